@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * api: pointers that are not ours. Never reads what they point to. */
+#include "api/api_internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <unistd.h>
+
+/* Weak: a statically linked program may not have it. */
+extern void *dlsym(void *, const char *) __attribute__((weak));
+
+static const char *foreign_first_break;
+
+void hak_foreign_start(void)
+{
+    foreign_first_break = sbrk(0);
+}
+
+/* hakmem never moves the program break, so what lies between its first place and the present one is another allocator's: glibc's
+ * own malloc, reached through a handle. */
+static bool foreign_is_on_the_break(const void *p)
+{
+    return foreign_first_break != NULL && (const char *)p >= foreign_first_break && (const char *)p < (const char *)sbrk(0);
+}
+
+/* The next free() in the order of the libraries. */
+static void (*foreign_next_free(void))(void *)
+{
+    if (dlsym == NULL)
+        return NULL;
+    void (*next)(void *);
+    *(void **)(&next) = dlsym(RTLD_NEXT, "free"); /* how POSIX says to turn an object pointer into a function's */
+    return next;
+}
+
+HAK_COLD void hak_foreign_free(void *p)
+{
+    int saved = errno;
+    void (*next_free)(void *) = NULL;
+    if (HAK_INTERPOSE && foreign_is_on_the_break(p))
+        next_free = foreign_next_free();
+    if (next_free != NULL) {
+        next_free(p);
+        errno = saved;
+        return;
+    }
+    char line[160];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, "invalid free of ");
+    hak_text_hex(&text, (uintptr_t)p);
+    hak_text_string(&text, " (");
+    hak_text_string(&text, hak_heap_why_not(p));
+    hak_text_string(&text, ")");
+    hak_os_die(line);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * api: the constructor and the destructor of the library. Nothing depends on when they run: memory is served before the one and
+ * after the other. The constructor reads options and prepares for fork; the destructor prints what was asked for. */
+#include "api/api_internal.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+__attribute__((constructor)) static void init_begin(void)
+{
+    hak_foreign_start();
+    hak_options_read(environ);
+    pthread_atfork(hak_heap_fork_prepare, hak_heap_fork_parent, hak_heap_fork_child);
+}
+
+__attribute__((destructor)) static void init_end(void)
+{
+    if (hak_options.stats)
+        hak_report_summary();
+    if (hak_options.stage_stats)
+        hak_report_stages();
+}

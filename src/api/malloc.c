@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * api: the malloc family. Arguments are checked here as glibc, POSIX and C define them; everything else is the heap layer's.
+ * stdlib.h is not included on purpose: its attributes for malloc would clash with the aliases. */
+#include "api/api_internal.h"
+
+#include <errno.h>
+
+#define PAGE_BYTES HAK_PAGE_BYTES
+
+void *hakmem_malloc(size_t size);
+void *hakmem_calloc(size_t count, size_t size);
+void *hakmem_realloc(void *p, size_t size);
+void *hakmem_reallocarray(void *p, size_t count, size_t size);
+void hakmem_free(void *p);
+void hakmem_free_sized(void *p, size_t size);
+void hakmem_free_aligned_sized(void *p, size_t alignment, size_t size);
+void hakmem_cfree(void *p);
+void *hakmem_aligned_alloc(size_t alignment, size_t size);
+void *hakmem_memalign(size_t alignment, size_t size);
+int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
+void *hakmem_valloc(size_t size);
+void *hakmem_pvalloc(size_t size);
+size_t hakmem_malloc_usable_size(void *p);
+
+static void *malloc_refuse(int error)
+{
+    errno = error;
+    return NULL;
+}
+
+HAK_PUBLIC void *hakmem_malloc(size_t size)
+{
+    return hak_heap_malloc(size);
+}
+
+static HAK_NOINLINE void malloc_free_slow(void *p)
+{
+    if (p != NULL && HAK_UNLIKELY(!hak_heap_free_slow(p)))
+        hak_foreign_free(p);
+}
+
+HAK_PUBLIC void hakmem_free(void *p)
+{
+    if (HAK_UNLIKELY(!hak_heap_try_free(p)))
+        malloc_free_slow(p);
+}
+
+HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return malloc_refuse(ENOMEM);
+    return hak_heap_calloc(bytes);
+}
+
+HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
+{
+    if (p == NULL)
+        return hak_heap_malloc(size);
+    if (size == 0) {
+        hakmem_free(p);
+        return NULL;
+    }
+    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0)) {
+        char line[160];
+        struct hak_text text;
+        hak_text_begin(&text, line, sizeof line);
+        hak_text_string(&text, "invalid realloc of ");
+        hak_text_hex(&text, (uintptr_t)p);
+        hak_text_string(&text, " (");
+        hak_text_string(&text, hak_heap_why_not(p));
+        hak_text_string(&text, ")");
+        hak_os_die(line);
+    }
+    return hak_heap_realloc(p, size);
+}
+
+HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
+{
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return malloc_refuse(ENOMEM);
+    return hakmem_realloc(p, bytes);
+}
+
+HAK_PUBLIC void hakmem_free_sized(void *p, size_t size)
+{
+    (void)size;
+    hakmem_free(p);
+}
+
+HAK_PUBLIC void hakmem_free_aligned_sized(void *p, size_t alignment, size_t size)
+{
+    (void)alignment;
+    (void)size;
+    hakmem_free(p);
+}
+
+HAK_PUBLIC void hakmem_cfree(void *p)
+{
+    hakmem_free(p);
+}
+
+HAK_PUBLIC void *hakmem_memalign(size_t alignment, size_t size)
+{
+    if (alignment <= HAK_ALIGNMENT)
+        return hak_heap_malloc(size);
+    if (alignment > SIZE_MAX / 2 + 1)
+        return malloc_refuse(EINVAL);
+    return hak_heap_aligned((size_t)1 << hak_log2_ceil(alignment), size);
+}
+
+HAK_PUBLIC void *hakmem_aligned_alloc(size_t alignment, size_t size)
+{
+    return hakmem_memalign(alignment, size);
+}
+
+HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    if (!hak_is_pow2(alignment) || alignment < sizeof(void *))
+        return EINVAL;
+    int saved = errno;
+    void *p = hakmem_memalign(alignment, size);
+    errno = saved;
+    if (p == NULL)
+        return ENOMEM;
+    *out = p;
+    return 0;
+}
+
+HAK_PUBLIC void *hakmem_valloc(size_t size)
+{
+    return hak_heap_aligned(PAGE_BYTES, size);
+}
+
+HAK_PUBLIC void *hakmem_pvalloc(size_t size)
+{
+    if (size > PTRDIFF_MAX)
+        return malloc_refuse(ENOMEM);
+    return hak_heap_aligned(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES));
+}
+
+HAK_PUBLIC size_t hakmem_malloc_usable_size(void *p)
+{
+    return p == NULL ? 0 : hak_heap_usable_bytes(p);
+}
+
+HAK_ALSO(void *, malloc, (size_t), hakmem_malloc)
+HAK_ALSO(void, free, (void *), hakmem_free)
+HAK_ALSO(void *, calloc, (size_t, size_t), hakmem_calloc)
+HAK_ALSO(void *, realloc, (void *, size_t), hakmem_realloc)
+HAK_ALSO(void *, reallocarray, (void *, size_t, size_t), hakmem_reallocarray)
+HAK_ALSO(void, free_sized, (void *, size_t), hakmem_free_sized)
+HAK_ALSO(void, free_aligned_sized, (void *, size_t, size_t), hakmem_free_aligned_sized)
+HAK_ALSO(void, cfree, (void *), hakmem_cfree)
+HAK_ALSO(void *, aligned_alloc, (size_t, size_t), hakmem_aligned_alloc)
+HAK_ALSO(void *, memalign, (size_t, size_t), hakmem_memalign)
+HAK_ALSO(int, posix_memalign, (void **, size_t, size_t), hakmem_posix_memalign)
+HAK_ALSO(void *, valloc, (size_t), hakmem_valloc)
+HAK_ALSO(void *, pvalloc, (size_t), hakmem_pvalloc)
+HAK_ALSO(size_t, malloc_usable_size, (void *), hakmem_malloc_usable_size)
+
+/* glibc's names for the same; old programs and some libraries call them. */
+HAK_ALSO(void *, __libc_malloc, (size_t), hakmem_malloc)
+HAK_ALSO(void, __libc_free, (void *), hakmem_free)
+HAK_ALSO(void, __libc_cfree, (void *), hakmem_cfree)
+HAK_ALSO(void *, __libc_calloc, (size_t, size_t), hakmem_calloc)
+HAK_ALSO(void *, __libc_realloc, (void *, size_t), hakmem_realloc)
+HAK_ALSO(void *, __libc_reallocarray, (void *, size_t, size_t), hakmem_reallocarray)
+HAK_ALSO(void *, __libc_memalign, (size_t, size_t), hakmem_memalign)
+HAK_ALSO(void *, __libc_valloc, (size_t), hakmem_valloc)
+HAK_ALSO(void *, __libc_pvalloc, (size_t), hakmem_pvalloc)
+HAK_ALSO(int, __posix_memalign, (void **, size_t, size_t), hakmem_posix_memalign)

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// api: the C++ operators new and delete, all of them ([new.delete] in ISO C++20).
+//
+// In libhakmem.so everything of the C++ runtime is a weak reference (HAK_CXX_WEAK), so that C programs need no libstdc++; in a C++
+// program libstdc++ (or libc++) is there and the references find it. The static library has ordinary references: only programs
+// that use the operators pull this member in.
+#include <cstddef>
+#include <new>
+
+extern "C" {
+void *hakmem_malloc(std::size_t size);
+void *hakmem_memalign(std::size_t alignment, std::size_t size);
+void hakmem_free(void *p);
+[[noreturn]] void hak_os_die(const char *text);
+}
+
+#ifndef HAK_CXX_WEAK
+#define HAK_CXX_WEAK 0
+#endif
+#define HAK_OPERATOR __attribute__((visibility("default")))
+
+#if HAK_CXX_WEAK
+__asm__(".weak __gxx_personality_v0, __cxa_begin_catch, __cxa_end_catch, _Unwind_Resume\n"
+        ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv, _ZSt9terminatev");
+extern "C" std::new_handler operators_get_handler() __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+extern "C" [[noreturn]] void operators_throw() __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+
+static std::new_handler operators_handler()
+{
+    return operators_get_handler != nullptr ? operators_get_handler() : nullptr;
+}
+
+[[noreturn]] static void operators_fail()
+{
+    if (operators_throw != nullptr)
+        operators_throw();
+    hak_os_die("operator new: out of memory, and no C++ runtime to throw std::bad_alloc");
+}
+#else
+static std::new_handler operators_handler()
+{
+    return std::get_new_handler();
+}
+
+[[noreturn]] static void operators_fail()
+{
+    throw std::bad_alloc();
+}
+#endif
+
+static inline void *operators_try(std::size_t size, std::size_t alignment)
+{
+    return alignment == 0 ? hakmem_malloc(size) : hakmem_memalign(alignment, size);
+}
+
+// The loop that the standard asks for: try, call the handler, try again; without a handler throw.
+__attribute__((noinline, cold)) static void *operators_new_slow(std::size_t size, std::size_t alignment)
+{
+    for (;;) {
+        std::new_handler handler = operators_handler();
+        if (handler == nullptr)
+            operators_fail();
+        handler();
+        void *p = operators_try(size, alignment);
+        if (p != nullptr)
+            return p;
+    }
+}
+
+__attribute__((noinline, cold)) static void *operators_new_slow_nothrow(std::size_t size, std::size_t alignment) noexcept
+{
+    try {
+        return operators_handler() == nullptr ? nullptr : operators_new_slow(size, alignment);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+static inline void *operators_new(std::size_t size, std::size_t alignment)
+{
+    void *p = operators_try(size, alignment);
+    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow(size, alignment);
+}
+
+static inline void *operators_new_nothrow(std::size_t size, std::size_t alignment) noexcept
+{
+    void *p = operators_try(size, alignment);
+    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow_nothrow(size, alignment);
+}
+
+using std::align_val_t;
+using std::nothrow_t;
+using std::size_t;
+
+// clang-format off
+HAK_OPERATOR void *operator new(size_t n) { return operators_new(n, 0); }
+HAK_OPERATOR void *operator new[](size_t n) { return operators_new(n, 0); }
+HAK_OPERATOR void *operator new(size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0); }
+HAK_OPERATOR void *operator new[](size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0); }
+HAK_OPERATOR void *operator new(size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a)); }
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a)); }
+HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a)); }
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a)); }
+
+HAK_OPERATOR void operator delete(void *p) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p, size_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p, size_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p, const nothrow_t &) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p, const nothrow_t &) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p, align_val_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p, align_val_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete[](void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
+// clang-format on

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * api: what is in use, as glibc's functions and our own summary tell it. Numbers are taken heap by heap under its lock: each heap's are
+ * consistent, their sum is of nearly one moment. */
+#include "api/api_internal.h"
+
+#include "hakmem.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+void hak_snapshot_take(struct hak_snapshot *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!hak_heap_started())
+        return;
+    hak_cache_usage(&out->cache);
+    hak_large_stats(&out->large);
+    hak_pool_stats(&out->pool);
+    out->live_bytes = out->cache.used_bytes + out->large.large_bytes + out->large.huge_bytes;
+    out->live_blocks = out->cache.used_blocks + out->large.large_blocks + out->large.huge_blocks;
+    out->held_bytes = out->cache.slab_bytes + out->large.large_bytes + out->large.huge_bytes + out->large.cached_bytes +
+                      out->pool.retired_now * HAK_SUPERSLAB_BYTES;
+}
+
+HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
+{
+    struct hak_snapshot s;
+    hak_snapshot_take(&s);
+    size_t in_slabs_free = s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes);
+    return (struct mallinfo2){
+        .arena = s.cache.slab_bytes + s.large.large_bytes,
+        .ordblks = s.cache.slabs,
+        .smblks = s.cache.bin_blocks,
+        .hblks = s.large.huge_blocks,
+        .hblkhd = s.large.huge_bytes,
+        .fsmblks = s.cache.bin_bytes,
+        .uordblks = s.cache.used_bytes + s.large.large_bytes,
+        .fordblks = in_slabs_free,
+        .keepcost = s.large.cached_bytes + s.pool.retired_now * HAK_SUPERSLAB_BYTES,
+    };
+}
+
+static int report_to_int(size_t value)
+{
+    return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+HAK_PUBLIC struct mallinfo hakmem_mallinfo(void)
+{
+    struct mallinfo2 m = hakmem_mallinfo2();
+    return (struct mallinfo){
+        .arena = report_to_int(m.arena),
+        .ordblks = report_to_int(m.ordblks),
+        .smblks = report_to_int(m.smblks),
+        .hblks = report_to_int(m.hblks),
+        .hblkhd = report_to_int(m.hblkhd),
+        .fsmblks = report_to_int(m.fsmblks),
+        .uordblks = report_to_int(m.uordblks),
+        .fordblks = report_to_int(m.fordblks),
+        .keepcost = report_to_int(m.keepcost),
+    };
+}
+
+static void report_number(struct hak_text *text, const char *before, uint64_t value, const char *after)
+{
+    hak_text_string(text, before);
+    hak_text_decimal(text, value);
+    hak_text_string(text, after);
+}
+
+static bool report_print(FILE *stream, char *buffer, struct hak_text *text)
+{
+    size_t length = (size_t)(text->at - buffer);
+    bool written = fwrite(buffer, 1, length, stream) == length;
+    text->at = buffer;
+    return written;
+}
+
+static bool report_classes_xml(FILE *stream, const struct hak_cache_usage *u)
+{
+    char buffer[256];
+    struct hak_text text;
+    hak_text_begin(&text, buffer, sizeof buffer);
+    bool ok = true;
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        if (u->class_slabs[cls] == 0)
+            continue;
+        report_number(&text, "  <class size=\"", hak_class(cls)->size_bytes, "\"");
+        report_number(&text, " slabs=\"", u->class_slabs[cls], "\"");
+        report_number(&text, " used=\"", u->class_used_blocks[cls], "\"/>\n");
+        ok = report_print(stream, buffer, &text) && ok;
+    }
+    return ok;
+}
+
+HAK_PUBLIC int hakmem_malloc_info(int options, FILE *stream)
+{
+    if (options != 0)
+        return EINVAL;
+    struct hak_snapshot s;
+    hak_snapshot_take(&s);
+    char buffer[1024];
+    struct hak_text text;
+    hak_text_begin(&text, buffer, sizeof buffer);
+    hak_text_string(&text, "<malloc version=\"hakmem-1\">\n");
+    report_number(&text, " <heaps count=\"", s.cache.heaps, "\">\n");
+    bool ok = report_print(stream, buffer, &text) && report_classes_xml(stream, &s.cache);
+    hak_text_string(&text, " </heaps>\n");
+    report_number(&text, " <large count=\"", s.large.large_blocks, "\"");
+    report_number(&text, " size=\"", s.large.large_bytes, "\"/>\n");
+    report_number(&text, " <total type=\"mmap\" count=\"", s.large.huge_blocks, "\"");
+    report_number(&text, " size=\"", s.large.huge_bytes, "\"/>\n");
+    report_number(&text, " <total type=\"rest\" count=\"", s.cache.bin_blocks, "\"");
+    report_number(&text, " size=\"", s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes), "\"/>\n");
+    report_number(&text, " <live count=\"", s.live_blocks, "\"");
+    report_number(&text, " size=\"", s.live_bytes, "\"/>\n");
+    report_number(&text, " <system type=\"current\" size=\"", s.held_bytes, "\"/>\n</malloc>\n");
+    return report_print(stream, buffer, &text) && ok ? 0 : errno;
+}
+
+/* --- our own summary --- */
+
+static void report_line(const char *name, uint64_t value, const char *unit)
+{
+    char line[128];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, "hakmem: ");
+    hak_text_string(&text, name);
+    report_number(&text, " ", value, unit);
+    hak_text_string(&text, "\n");
+    hak_os_write_stderr(line, (size_t)(text.at - line));
+}
+
+struct report_sums {
+    uint64_t refills, drains, remote_frees, collected, adopted;
+};
+
+static void report_sum_heaps(struct report_sums *sums)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        sums->refills += hak_load_relaxed(&h->stats.refills);
+        sums->drains += hak_load_relaxed(&h->stats.drains);
+        sums->remote_frees += hak_load_relaxed(&h->stats.remote_frees);
+        sums->collected += hak_load_relaxed(&h->stats.collected_blocks);
+        sums->adopted += hak_load_relaxed(&h->stats.adopted_slabs);
+    }
+}
+
+void hak_report_summary(void)
+{
+    struct hak_snapshot s;
+    struct report_sums sums = {0};
+    hak_snapshot_take(&s);
+    report_sum_heaps(&sums);
+    static const char title[] = "hakmem: summary of version ";
+    hak_os_write_stderr(title, sizeof title - 1);
+    hak_os_write_stderr(hakmem_version(), strlen(hakmem_version()));
+    hak_os_write_stderr("\n", 1);
+    report_line("live blocks", s.live_blocks, "");
+    report_line("live bytes", s.live_bytes, "");
+    report_line("held bytes", s.held_bytes, "");
+    report_line("in thread caches", s.cache.bin_bytes, " bytes");
+    report_line("metadata mapped", hak_space_meta_bytes(), " bytes");
+    report_line("heaps in use", s.cache.heaps, "");
+    report_line("bin refills", sums.refills, "");
+    report_line("bin drains", sums.drains, "");
+    report_line("remote frees", sums.remote_frees, "");
+    report_line("remote frees collected", sums.collected, "");
+    report_line("slabs adopted", sums.adopted, "");
+    report_line("superslabs mapped", s.pool.mapped_superslabs, "");
+    report_line("superslabs unmapped", s.pool.unmapped_superslabs, "");
+    report_line("huge cache hits", s.large.cache_hits, "");
+    report_line("huge cache misses", s.large.cache_misses, "");
+}
+
+void hak_report_stages(void)
+{
+    struct hak_pool_stats p = {0};
+    hak_pool_stats(&p);
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++) {
+        char name[64];
+        struct hak_text text;
+        hak_text_begin(&text, name, sizeof name);
+        hak_text_string(&text, "slots acquired, stage ");
+        hak_text_string(&text, hak_stage_name(stage));
+        report_line(name, p.acquired[stage], "");
+    }
+    report_line("slots released", p.released, "");
+}
+
+HAK_PUBLIC void hakmem_malloc_stats(void)
+{
+    hak_report_summary();
+    hak_report_stages();
+}
+
+HAK_ALSO(struct mallinfo2, mallinfo2, (void), hakmem_mallinfo2)
+HAK_ALSO(struct mallinfo, mallinfo, (void), hakmem_mallinfo)
+HAK_ALSO(int, malloc_info, (int, FILE *), hakmem_malloc_info)
+HAK_ALSO(void, malloc_stats, (void), hakmem_malloc_stats)

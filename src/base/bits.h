@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * base: bits and rounding. Pure functions; any layer may call them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Undefined for 0, as the instruction is. */
+static inline unsigned hak_ctz64(uint64_t x)
+{
+    return (unsigned)__builtin_ctzll(x);
+}
+
+static inline unsigned hak_log2_floor(uint64_t x)
+{
+    return 63u - (unsigned)__builtin_clzll(x);
+}
+
+static inline unsigned hak_log2_ceil(uint64_t x)
+{
+    return x <= 1 ? 0 : hak_log2_floor(x - 1) + 1;
+}
+
+static inline unsigned hak_popcount64(uint64_t x)
+{
+    return (unsigned)__builtin_popcountll(x);
+}
+
+static inline bool hak_is_pow2(size_t x)
+{
+    return x != 0 && (x & (x - 1)) == 0;
+}
+
+/* `to` is a power of two; the caller has excluded overflow. */
+static inline size_t hak_round_up(size_t x, size_t to)
+{
+    return (x + to - 1) & ~(to - 1);
+}
+
+static inline size_t hak_round_down(size_t x, size_t to)
+{
+    return x & ~(to - 1);
+}
+
+static inline size_t hak_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t hak_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A mask of n low bits, 0 <= n <= 32. */
+static inline uint32_t hak_low_bits32(unsigned n)
+{
+    return n >= 32 ? UINT32_MAX : (1u << n) - 1;
+}
+
+/* The positions at which a run of n set bits of `set` begins, 1 <= n <= 32: and-ing with shifted copies, doubling. */
+static inline uint32_t hak_run_starts32(uint32_t set, unsigned n)
+{
+    unsigned have = 1;
+    while (have < n && set != 0) {
+        unsigned step = n - have < have ? n - have : have;
+        set &= set >> step;
+        have += step;
+    }
+    return set;
+}
+
+/* The positions that are multiples of n, n a power of two up to 32. */
+static inline uint32_t hak_aligned_starts32(unsigned n)
+{
+    return n >= 32 ? 1u : UINT32_MAX / hak_low_bits32(n);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * base: branch hints and the constants that tell the builds apart. The variants are constants that the compiler folds
+ * (`if (HAK_CHECKS)`), so every line is compiled in every build. */
+#pragma once
+
+#ifndef HAK_CHECKS
+#define HAK_CHECKS 0
+#endif
+
+#define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define HAK_NOINLINE __attribute__((noinline))
+#define HAK_COLD __attribute__((noinline, cold))
+#define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))
+/* On declarations of variables: reached without the global offset table. */
+#define HAK_HIDDEN __attribute__((visibility("hidden")))
+#define HAK_PUBLIC __attribute__((visibility("default")))
+
+#define HAK_CACHE_LINE 64

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: bins: refill when one is empty, overflow when one is full, and how large it is. Runs on the owning thread, under its
+ * heap's lock once a batch.
+ *
+ * A bin grows only when an overflow is followed by an underflow: the blocks that it could not hold were wanted again. So a
+ * thread that only allocates, or only frees, keeps its bins small. */
+#include "cache/cache_internal.h"
+
+#include <string.h>
+
+#define BIN_MAX_BLOCKS 2047u
+#define BIN_MAX_BYTES ((size_t)256 << 10)
+#define BIN_MIN_BLOCKS 3u
+#define REFILL_MAX_SLABS 4u
+
+/* Capacities are one less than a power of two: with the NULL below them the stacks are powers of two long. */
+static unsigned bins_first_capacity(unsigned cls)
+{
+    size_t size = hak_class(cls)->size_bytes;
+    return size <= 128 ? 31 : size <= 1024 ? 15 : size <= 8192 ? 7 : BIN_MIN_BLOCKS;
+}
+
+static size_t bins_stack_bytes(unsigned capacity)
+{
+    return (capacity + 1) * sizeof(void *);
+}
+
+static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsigned capacity)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    stack[0] = NULL;
+    ch->stack = stack;
+    ch->capacity = (uint16_t)capacity;
+    ch->batch = (uint16_t)((capacity + 1) / 2);
+    heap->front.bins[cls].limit = stack + capacity;
+    hak_store_relaxed(&heap->front.bins[cls].top, stack);
+}
+
+/* The first stack of a class: from the heap's own arena, which has room for one of each. */
+static void bins_open(struct hak_heap *heap, unsigned cls)
+{
+    unsigned capacity = bins_first_capacity(cls);
+    void **stack = (void **)(void *)(heap->stack_arena + heap->arena_used_bytes);
+    heap->arena_used_bytes = (uint16_t)(heap->arena_used_bytes + bins_stack_bytes(capacity));
+    bins_install(heap, cls, stack, capacity);
+}
+
+/* Called with the bin empty, so that there is nothing to copy. Without memory the bin stays as it is. */
+static void bins_grow(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    unsigned old = ch->capacity;
+    unsigned capacity = old * 2 + 1;
+    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > BIN_MAX_BYTES)
+        return;
+    void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
+    if (stack == NULL)
+        return;
+    void **before = ch->stack;
+    bins_install(heap, cls, stack, capacity);
+    if (old > bins_first_capacity(cls))
+        hak_meta_free(before, bins_stack_bytes(old));
+    hak_count_owner(&heap->stats.grown_bins, 1u);
+}
+
+/* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first. */
+static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    unsigned want = ch->batch;
+    void **out = ch->stack + want + 1;
+    unsigned got = 0;
+    for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
+        struct hak_slab *s = got == 0 ? hak_heap_find_slab_locked(heap, cls) : hak_heap_pick_locked(heap, cls);
+        if (s == NULL)
+            break;
+        bool fresh_zero;
+        unsigned carved = hak_load_relaxed(&s->carved);
+        unsigned n = hak_slab_take_owner(s, out - got, want - got, &fresh_zero);
+        if (got == 0)
+            *zero = fresh_zero;
+        got += n;
+        hak_heap_settle_locked(heap, s);
+        if (hak_load_relaxed(&s->carved) != carved)
+            break; /* fresh memory: a page at a time */
+    }
+    if (got < want)
+        memmove(ch->stack + 1, out - got, got * sizeof(void *));
+    hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
+    return got;
+}
+
+void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    hak_registry_bury();
+    hak_lock(&heap->lock);
+    if (ch->stack == NULL)
+        bins_open(heap, cls);
+    else if (ch->overflowed)
+        bins_grow(heap, cls);
+    ch->overflowed = false;
+    if (hak_load_relaxed(&heap->inbox) != NULL)
+        hak_heap_collect_locked(heap);
+    *zero = false;
+    bins_fill_locked(heap, cls, zero);
+    hak_count_owner(&heap->stats.refills, 1u);
+    hak_unlock(&heap->lock);
+    return hak_cache_pop(&heap->front.bins[cls]);
+}
+
+void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
+{
+    const struct hak_class *c = hak_class(cls);
+    struct hak_class_heap *ch = &heap->classes[cls];
+    struct hak_slab *last = NULL;
+    if (count == 0)
+        return; /* the class may have no stack yet */
+    for (unsigned i = 1; i <= count; i++) {
+        struct hak_slab *s = hak_slab_of_slot(hak_slot_of(ch->stack[i]), c);
+        if (s != last && last != NULL)
+            hak_heap_settle_locked(heap, last);
+        hak_slab_put_owner(s, c, ch->stack[i]);
+        last = s;
+    }
+    if (last != NULL)
+        hak_heap_settle_locked(heap, last);
+    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    memmove(ch->stack + 1, ch->stack + 1 + count, (size_t)(top - ch->stack - count) * sizeof(void *));
+    hak_store_relaxed(&heap->front.bins[cls].top, top - count);
+    hak_count_owner(&heap->stats.drained_blocks, count);
+}
+
+void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    hak_lock(&heap->lock);
+    if (ch->stack == NULL) {
+        bins_open(heap, cls);
+    } else {
+        ch->overflowed = true;
+        hak_heap_drain_locked(heap, cls, ch->batch);
+        hak_count_owner(&heap->stats.drains, 1u);
+    }
+    hak_unlock(&heap->lock);
+    hak_cache_push(&heap->front.bins[cls], p);
+}
+
+void hak_cache_flush(struct hak_heap *heap)
+{
+    hak_outbox_flush(heap);
+    hak_lock(&heap->lock);
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    hak_heap_collect_locked(heap);
+    hak_unlock(&heap->lock);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: entry header. What a thread owns: its heap, with a bin (a stack of free blocks) for each class, its slabs, an outbox
+ * for blocks of other threads' slabs and an inbox of its own slabs that others have freed into.
+ *
+ *   bin of a class:   stack -> [NULL][oldest]...[newest]        ]     `top` at the newest, `limit` at the last place
+ *                              empty: top is at the NULL        full: top == limit
+ *
+ * The fast paths (hak_cache_pop, hak_cache_push) use only the calling thread's bins: no atomic read-modify-write, no test
+ * for "no heap yet": a thread without one looks at a front in which every bin is both empty and full.
+ *
+ * The heap's lock is taken once a batch by the owner, and by others that fork or look. Called by the heap layer. */
+#pragma once
+
+#include "pool/pool.h"
+#include "slab/slab.h"
+
+#define HAK_OUTBOX_BLOCKS 64u
+#define HAK_LISTS 5u        /* of slabs of a class: from nearly full to nearly empty, and the full ones */
+#define HAK_LIST_FULL 4u
+#define HAK_STACK_ARENA_BYTES 6912u
+
+struct hak_bin {
+    _Atomic(void **) top; /* written by the owner only; others may look */
+    void **limit;         /* owner */
+};
+
+/* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may lag behind, which sends a free to the
+ * slow path, where it is brought up to date. A thread without a heap has slots 0 and only bins that are closed. */
+struct hak_front {
+    uintptr_t base;
+    size_t slots;
+    _Atomic(uint32_t) *map;
+    uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
+    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1]; /* hak_tables.tiny_kind */
+    struct hak_bin bins[HAK_CLASSES];
+};
+
+/* Owner, under the heap's lock. */
+struct hak_class_heap {
+    void **stack; /* NULL until the class is used */
+    uint16_t capacity;
+    uint16_t batch;
+    bool overflowed; /* since the last underflow */
+    struct hak_slab *lists[HAK_LISTS];
+};
+
+/* Counted on slow paths by the owner, read by any thread. */
+struct hak_heap_stats {
+    _Atomic(uint64_t) refills, drains, drained_blocks, grown_bins;
+    _Atomic(uint64_t) remote_frees, remote_flushes, collected_blocks, adopted_slabs;
+};
+
+struct hak_heap {
+    struct hak_front front; /* first: a front of a heap is the heap */
+    struct hak_lock lock;
+    _Atomic(struct hak_slab *) inbox; /* any thread pushes, whoever holds the lock takes all */
+    struct hak_heap *next_heap;       /* all heaps; constant once in the list */
+    struct hak_heap *next_free;       /* under the registry's lock */
+    _Atomic(bool) in_use;
+    bool dead; /* its thread stayed behind in the parent of a fork */
+    bool fork_interrupted; /* owner: fork came from a signal handler that interrupted it under its own lock */
+    uint8_t end_rounds;
+    uint16_t arena_used_bytes;
+    uint16_t outbox_blocks; /* owner, as the outbox itself */
+    uint32_t outbox_bytes;
+    void *outbox[HAK_OUTBOX_BLOCKS];
+    struct hak_heap_stats stats;
+    _Atomic(size_t) slabs; /* owned */
+    struct hak_class_heap classes[HAK_CLASSES];
+    char stack_arena[HAK_STACK_ARENA_BYTES]; /* the first, small stacks of all classes */
+};
+
+/* The calling thread's front: its heap's, or one of the two below. One pointer, initial-exec. */
+extern HAK_HIDDEN __thread struct hak_front *hak_self;
+extern HAK_HIDDEN struct hak_front hak_front_none;   /* no heap yet */
+extern HAK_HIDDEN struct hak_front hak_front_shared; /* starting or ended: works on the shared heap */
+
+/* A heap nobody runs: owns the slabs of ended threads and serves threads without a heap. */
+extern HAK_HIDDEN struct hak_heap *hak_orphans;
+
+HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint32_t kind)
+{
+    return (struct hak_bin *)(void *)((char *)front->bins + kind * (sizeof(struct hak_bin) / 2));
+}
+
+/* The newest block of a bin, or NULL. */
+HAK_ALWAYS_INLINE void *hak_cache_pop(struct hak_bin *bin)
+{
+    void **top = hak_load_relaxed(&bin->top);
+    void *p = *top;
+    if (HAK_LIKELY(p != NULL))
+        hak_store_relaxed(&bin->top, top - 1);
+    return p;
+}
+
+/* False when the bin is full. */
+HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_bin *bin, void *p)
+{
+    void **top = hak_load_relaxed(&bin->top);
+    if (HAK_UNLIKELY(top >= bin->limit))
+        return false;
+    top[1] = p;
+    hak_store_relaxed(&bin->top, top + 1);
+    return true;
+}
+
+static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
+{
+    return (struct hak_heap *)(void *)front;
+}
+
+/* --- blocks; the calling thread owns the heap --- */
+
+/* A block of a class whose bin is empty; fills the bin as well. *zero says that the block reads as zero. NULL: out of memory. */
+void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
+/* Brings the front's copies of the window's figures up to date. */
+void hak_cache_refresh(struct hak_heap *heap);
+/* Frees p, a block of a class of this heap, when its bin is full. */
+void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
+/* Frees p, a block of a class of another heap's slab. */
+void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p);
+/* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
+void hak_cache_flush(struct hak_heap *heap);
+
+/* --- for threads without a heap (starting, ended) --- */
+void *hak_cache_shared_alloc(unsigned cls, bool *zero);
+void hak_cache_shared_free(unsigned cls, void *p);
+
+/* --- threads --- */
+
+/* Makes the shared heap. Once, under the start lock. Returns 0 or an errno. */
+int hak_cache_start(void);
+/* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the caller. */
+struct hak_heap *hak_cache_thread_start(void);
+/* The thread ends: its slabs go to the shared heap, the heap to the next thread that starts. */
+void hak_cache_thread_end(struct hak_heap *heap);
+
+/* Collects what others freed into the slabs of ended threads, if nobody is at it. */
+void hak_cache_collect_orphans(void);
+
+/* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
+struct hak_heap *hak_cache_first_heap(void);
+
+/* Bytes in use by the program and bytes free in slabs, summed over all heaps; takes each heap's lock in turn. */
+struct hak_cache_usage {
+    size_t used_bytes, used_blocks; /* bins not counted */
+    size_t bin_bytes, bin_blocks;
+    size_t slab_bytes, slabs, heaps;
+    size_t class_used_blocks[HAK_CLASSES], class_slabs[HAK_CLASSES];
+};
+void hak_cache_usage(struct hak_cache_usage *out);
+
+void hak_cache_fork_lock(void);
+void hak_cache_fork_unlock(void);
+/* In the child: `mine` is the heap of the only thread, or NULL. */
+void hak_cache_fork_reset(struct hak_heap *mine);

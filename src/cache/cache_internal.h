@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: what its files share. `_locked`: the caller holds the heap's lock. */
+#pragma once
+
+#include "cache/cache.h"
+
+/* Puts a slab of this heap into the list that fits its room, or releases it when no block is in use. */
+void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab *s);
+/* Makes the heap the owner of a slab that nobody owns or whose owner's lock is held too. */
+void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s);
+void hak_heap_unlink_locked(struct hak_heap *heap, struct hak_slab *s);
+/* The fullest slab of a class that has room; NULL if there is none. */
+struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls);
+/* A slab with room from the heap itself, from an ended thread, or from the pool. NULL: out of memory. */
+struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);
+/* Takes the inbox and collects its slabs. */
+void hak_heap_collect_locked(struct hak_heap *heap);
+/* Returns the `count` oldest blocks of a bin to their slabs. */
+void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count);
+
+/* Any thread: delivers a slab whose inbox flag the caller has just set. */
+void hak_inbox_push_any(struct hak_slab *s);
+/* Any thread: takes a heap's inbox and hands each slab to its present owner. */
+void hak_inbox_forward_any(struct hak_heap *heap);
+void hak_outbox_flush(struct hak_heap *heap);
+
+/* Moves all slabs of a heap whose thread is gone to the shared heap. */
+void hak_heap_abandon(struct hak_heap *heap);
+/* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */
+void hak_registry_bury(void);
+
+static inline unsigned hak_bin_blocks(struct hak_heap *heap, unsigned cls)
+{
+    void **stack = heap->classes[cls].stack;
+    return stack == NULL ? 0 : (unsigned)(hak_load_relaxed(&heap->front.bins[cls].top) - stack);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: the slabs that a heap owns: lists by room, where a new one comes from, where an empty one goes. Everything here runs under the
+ * heap's lock. */
+#include "cache/cache_internal.h"
+
+static unsigned slabs_list_for(const struct hak_slab *s)
+{
+    unsigned room = hak_slab_room_blocks(s);
+    unsigned blocks = hak_class(s->cls)->blocks;
+    if (room == 0)
+        return HAK_LIST_FULL;
+    return room * 8 < blocks ? 0 : room * 4 < blocks ? 1 : room * 2 < blocks ? 2 : 3;
+}
+
+static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
+{
+    struct hak_slab **head = &heap->classes[s->cls].lists[list];
+    s->list = (uint8_t)list;
+    s->prev = NULL;
+    s->next = *head;
+    if (s->next != NULL)
+        s->next->prev = s;
+    *head = s;
+}
+
+void hak_heap_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    if (s->prev != NULL)
+        s->prev->next = s->next;
+    else
+        heap->classes[s->cls].lists[s->list] = s->next;
+    if (s->next != NULL)
+        s->next->prev = s->prev;
+}
+
+static void slabs_set_map(struct hak_slab *s, uint32_t entry)
+{
+    size_t slot = hak_slab_slot(s);
+    for (unsigned i = 0; i < hak_class(s->cls)->slots; i++)
+        hak_store_relaxed(hak_map_entry(slot + i), entry);
+}
+
+void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    slabs_set_map(s, heap->front.tag | (uint32_t)s->cls * 2u);
+    /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see hak_inbox_push_any */
+    hak_store_seq_cst(&s->owner, heap);
+    hak_count_owner(&heap->slabs, (size_t)1);
+    slabs_link_locked(heap, s, slabs_list_for(s));
+}
+
+static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    hak_heap_unlink_locked(heap, s);
+    hak_count_owner(&heap->slabs, (size_t)-1);
+    hak_store_seq_cst(&s->owner, NULL); /* ORDER: [slab-owner] */
+    slabs_set_map(s, 0);
+    hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
+}
+
+void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    if (hak_slab_used_blocks(s) == 0) {
+        slabs_release_locked(heap, s);
+        return;
+    }
+    unsigned list = slabs_list_for(s);
+    if (list != s->list) {
+        hak_heap_unlink_locked(heap, s);
+        slabs_link_locked(heap, s, list);
+    }
+}
+
+struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls)
+{
+    for (unsigned list = 0; list < HAK_LIST_FULL; list++)
+        if (heap->classes[cls].lists[list] != NULL)
+            return heap->classes[cls].lists[list];
+    return NULL;
+}
+
+/* Stage 0: a slab whose owner ended. */
+static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_heap *orphans = hak_orphans;
+    if (heap == orphans || hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))
+        return NULL;
+    hak_heap_collect_locked(orphans);
+    struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
+    if (s != NULL) {
+        hak_heap_unlink_locked(orphans, s);
+        hak_count_owner(&orphans->slabs, (size_t)-1);
+        hak_heap_own_locked(heap, s);
+        hak_pool_count_adoption(cls);
+        hak_count_owner(&heap->stats.adopted_slabs, 1u);
+    }
+    hak_unlock(&orphans->lock);
+    return s;
+}
+
+struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *s = hak_heap_pick_locked(heap, cls);
+    if (s != NULL)
+        return s;
+    s = slabs_try_adopt_locked(heap, cls);
+    if (s != NULL)
+        return s;
+    const struct hak_class *c = hak_class(cls);
+    size_t slot;
+    bool zero;
+    if (hak_pool_acquire_any(c->slots, c->slots, cls, &slot, &zero) != 0)
+        return NULL;
+    s = hak_slab_make_owner(slot, cls, zero);
+    hak_heap_own_locked(heap, s);
+    return s;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: heaps and threads: start, end, fork. Heaps are never unmapped: when a thread ends, its slabs go to the shared heap and the
+ * heap itself waits for the next thread, so a late visitor always reads a valid heap.
+ *
+ * Lock order: registry, heaps (the shared one last), then the pool's, the window's, the records'. */
+#include "cache/cache_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TAG_MAX 0xFFFFF0u
+
+static void *no_blocks[1];
+
+#define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
+#define BINS_CLOSED_8                                                                                                          \
+    BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED
+#define BINS_CLOSED                                                                                                            \
+    {                                                                                                                          \
+        BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8 \
+    }
+
+/* Tags that no heap has. */
+struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
+struct hak_front hak_front_shared = {.tag = 0xFFFFFEu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
+__thread struct hak_front *hak_self __attribute__((tls_model("initial-exec"))) = &hak_front_none;
+struct hak_heap *hak_orphans;
+
+static struct {
+    struct hak_lock lock;
+    _Atomic(struct hak_heap *) all;
+    struct hak_heap *free;
+    uint32_t last_tag;
+    _Atomic(unsigned) dead; /* heaps whose threads a fork left behind */
+} registry;
+
+static struct hak_heap *registry_new_heap_locked(void)
+{
+    if (registry.last_tag >= TAG_MAX)
+        return NULL;
+    struct hak_heap *heap = hak_meta_alloc(sizeof *heap);
+    if (heap == NULL)
+        return NULL;
+    memset(heap, 0, offsetof(struct hak_heap, stack_arena));
+    heap->front.tag = ++registry.last_tag << HAK_TAG_SHIFT;
+    memcpy(heap->front.tiny_kind, hak_tables.tiny_kind, sizeof heap->front.tiny_kind);
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
+    heap->next_heap = hak_load_relaxed(&registry.all);
+    hak_store_release(&registry.all, heap); /* ORDER: [heap-list] walkers see a whole heap */
+    return heap;
+}
+
+void hak_cache_refresh(struct hak_heap *heap)
+{
+    heap->front.base = hak_load_relaxed(&hak_space.base);
+    heap->front.map = hak_load_relaxed(&hak_space.map);
+    heap->front.slots = hak_load_relaxed(&hak_space.slots);
+}
+
+struct hak_heap *hak_cache_first_heap(void)
+{
+    return hak_load_acquire(&registry.all); /* ORDER: [heap-list] */
+}
+
+int hak_cache_start(void)
+{
+    if (hak_orphans == NULL)
+        hak_orphans = registry_new_heap_locked();
+    return hak_orphans == NULL ? ENOMEM : 0;
+}
+
+struct hak_heap *hak_cache_thread_start(void)
+{
+    hak_lock(&registry.lock);
+    struct hak_heap *heap = registry.free;
+    if (heap != NULL)
+        registry.free = heap->next_free;
+    else
+        heap = registry_new_heap_locked();
+    if (heap != NULL)
+        hak_store_relaxed(&heap->in_use, true);
+    hak_unlock(&registry.lock);
+    if (heap != NULL)
+        hak_cache_refresh(heap), heap->end_rounds = 0;
+    return heap;
+}
+
+static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        for (unsigned list = 0; list < HAK_LISTS; list++) {
+            struct hak_slab *s;
+            while ((s = from->classes[cls].lists[list]) != NULL) {
+                hak_heap_unlink_locked(from, s);
+                hak_count_owner(&from->slabs, (size_t)-1);
+                hak_heap_own_locked(to, s);
+            }
+        }
+    }
+}
+
+void hak_heap_abandon(struct hak_heap *heap)
+{
+    hak_cache_flush(heap);
+    hak_lock(&heap->lock);
+    hak_lock(&hak_orphans->lock);
+    threads_move_slabs_locked(heap, hak_orphans);
+    hak_unlock(&hak_orphans->lock);
+    hak_unlock(&heap->lock);
+    hak_inbox_forward_any(heap); /* what was pushed before the slabs had their new owner */
+    hak_cache_collect_orphans();
+}
+
+void hak_cache_thread_end(struct hak_heap *heap)
+{
+    hak_heap_abandon(heap);
+    hak_lock(&registry.lock);
+    hak_store_relaxed(&heap->in_use, false);
+    heap->next_free = registry.free;
+    registry.free = heap;
+    hak_unlock(&registry.lock);
+}
+
+static struct hak_heap *registry_next_dead(void)
+{
+    struct hak_heap *found = NULL;
+    hak_lock(&registry.lock);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL; h = h->next_heap) {
+        if (h->dead) {
+            h->dead = false;
+            hak_sub_relaxed(&registry.dead, 1u);
+            found = h;
+        }
+    }
+    hak_unlock(&registry.lock);
+    return found;
+}
+
+void hak_registry_bury(void)
+{
+    while (HAK_UNLIKELY(hak_load_relaxed(&registry.dead) != 0)) {
+        struct hak_heap *heap = registry_next_dead();
+        if (heap == NULL)
+            return;
+        heap->outbox_blocks = 0; /* it may have been sent in part when the process forked: at most 64 blocks are lost */
+        hak_cache_thread_end(heap);
+    }
+}
+
+void *hak_cache_shared_alloc(unsigned cls, bool *zero)
+{
+    void *out[1] = {NULL};
+    hak_registry_bury();
+    hak_lock(&hak_orphans->lock);
+    hak_heap_collect_locked(hak_orphans);
+    struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
+    if (s != NULL) {
+        hak_slab_take_owner(s, out + 1, 1, zero);
+        hak_heap_settle_locked(hak_orphans, s);
+    }
+    hak_unlock(&hak_orphans->lock);
+    return out[0];
+}
+
+/* --- what is in use --- */
+
+static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usage *u)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        size_t size = hak_class(cls)->size_bytes;
+        size_t in_bin = hak_bin_blocks(heap, cls);
+        size_t used = 0;
+        for (unsigned list = 0; list < HAK_LISTS; list++) {
+            for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next) {
+                used += hak_slab_used_blocks(s);
+                u->class_slabs[cls]++;
+                u->slabs++;
+                u->slab_bytes += hak_class(cls)->slots * HAK_SLOT_BYTES;
+            }
+        }
+        used -= hak_min(in_bin, used); /* the bin is read while its thread runs */
+        u->bin_blocks += in_bin;
+        u->bin_bytes += in_bin * size;
+        u->class_used_blocks[cls] += used;
+        u->used_blocks += used;
+        u->used_bytes += used * size;
+    }
+}
+
+void hak_cache_usage(struct hak_cache_usage *out)
+{
+    memset(out, 0, sizeof *out);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        hak_lock(&h->lock);
+        threads_add_usage_locked(h, out);
+        hak_unlock(&h->lock);
+        out->heaps += hak_load_relaxed(&h->in_use);
+    }
+}
+
+/* --- fork: with every lock held the heap is consistent in the child --- */
+
+void hak_cache_fork_lock(void)
+{
+    hak_lock(&registry.lock);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        hak_lock(&h->lock); /* newest first, so the shared heap, the first ever made, is last */
+}
+
+void hak_cache_fork_unlock(void)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        hak_unlock(&h->lock);
+    hak_unlock(&registry.lock);
+}
+
+void hak_cache_fork_reset(struct hak_heap *mine)
+{
+    hak_lock_reset(&registry.lock);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        hak_lock_reset(&h->lock);
+        if (h == mine || !hak_load_relaxed(&h->in_use) || h->dead)
+            continue;
+        h->dead = true; /* its slabs are taken over when memory is next needed, not in the midst of a fork */
+        hak_add_relaxed(&registry.dead, 1u);
+    }
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes back. */
+#include "heap/heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void *route_no_memory(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* A block of a class whose bin has none. */
+static void *route_class(unsigned cls, bool *zero)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    void *p = NULL;
+    if (heap != NULL)
+        p = hak_cache_refill(heap, cls, zero);
+    else if (hak_heap_started())
+        p = hak_cache_shared_alloc(cls, zero);
+    return p != NULL ? p : route_no_memory();
+}
+
+static void *route_large(size_t bytes, size_t align, bool *zero)
+{
+    if (bytes > HAK_HUGE_MAX || (hak_heap_self_slow() == NULL && !hak_heap_started()))
+        return route_no_memory();
+    void *p = hak_large_alloc(bytes, align, zero);
+    return p != NULL ? p : route_no_memory();
+}
+
+HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
+{
+    bool zero;
+    if (size_bytes > HAK_SMALL_MAX)
+        return route_large(size_bytes, 1, &zero);
+    hak_heap_self_slow(); /* the tables of classes are filled by the start */
+    return route_class(hak_class_of(size_bytes), &zero);
+}
+
+void *hak_heap_calloc(size_t bytes)
+{
+    bool zero = false;
+    void *p;
+    if (bytes > HAK_SMALL_MAX) {
+        p = route_large(bytes, 1, &zero);
+    } else {
+        hak_heap_self_slow();
+        unsigned cls = hak_class_of(bytes);
+        p = hak_cache_pop(&hak_self->bins[cls]);
+        if (p == NULL)
+            p = route_class(cls, &zero);
+    }
+    return p == NULL || zero ? p : memset(p, 0, bytes);
+}
+
+/* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of 64 KiB. */
+static unsigned route_aligned_class(size_t align, size_t bytes)
+{
+    unsigned cls = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
+    while (hak_class(cls)->size_bytes % align != 0)
+        cls++;
+    return cls;
+}
+
+void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+{
+    bool zero;
+    hak_heap_self_slow();
+    if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
+        return route_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
+    unsigned cls = route_aligned_class(align_bytes, size_bytes);
+    void *p = hak_cache_pop(&hak_self->bins[cls]);
+    return p != NULL ? p : route_class(cls, &zero);
+}
+
+bool hak_heap_free_slow(void *p)
+{
+    uint32_t entry = hak_map_lookup(p);
+    uint32_t kind = entry & HAK_KIND_MASK;
+    if (entry == 0)
+        return false;
+    if (kind >= HAK_KIND_CLASSES)
+        return hak_large_free(p, entry);
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (heap == NULL) {
+        hak_cache_shared_free(kind / 2, p);
+        return true;
+    }
+    hak_cache_refresh(heap);
+    if ((entry ^ heap->front.tag) != kind)
+        hak_cache_free_remote(heap, kind / 2, p);
+    else if (!hak_cache_push(&heap->front.bins[kind / 2], p))
+        hak_cache_overflow(heap, kind / 2, p);
+    return true;
+}
+
+size_t hak_heap_usable_bytes(const void *p)
+{
+    uint32_t entry = hak_map_lookup(p);
+    uint32_t kind = entry & HAK_KIND_MASK;
+    if (entry == 0)
+        return 0;
+    if (kind >= HAK_KIND_CLASSES)
+        return hak_large_usable_bytes(p, entry);
+    const struct hak_class *c = hak_class(kind / 2);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), c);
+    hak_slab_checked_index(s, c, p); /* an interior pointer does not return */
+    return c->size_bytes;
+}
+
+/* A block keeps its place while it fills at least half of it. */
+static bool realloc_stays(size_t have, size_t bytes)
+{
+    return bytes <= have && (bytes >= have / 2 || have <= 64);
+}
+
+void *hak_heap_realloc(void *p, size_t bytes)
+{
+    size_t have = hak_heap_usable_bytes(p);
+    if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes))
+        return p;
+    if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
+        void *q = hak_large_try_resize(p, hak_map_lookup(p), bytes);
+        if (q != NULL)
+            return q;
+    }
+    void *q = hak_heap_malloc(bytes);
+    if (q == NULL)
+        return NULL;
+    memcpy(q, p, hak_min(have, bytes));
+    if (!hak_heap_try_free(p))
+        hak_heap_free_slow(p);
+    return q;
+}
+
+const char *hak_heap_why_not(const void *p)
+{
+    size_t slot = hak_slot_of(p);
+    if (slot >= hak_load_relaxed(&hak_space.slots))
+        return "not from this allocator";
+    uint32_t kind = hak_load_relaxed(hak_map_entry(slot)) & HAK_KIND_MASK;
+    if (kind == HAK_KIND_LARGE || kind == HAK_KIND_HUGE)
+        return "points into a large block, not at its beginning";
+    return "no block is there: freed before, or never allocated";
+}
+
+size_t hak_heap_trim(void)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (!hak_heap_started())
+        return 0;
+    if (heap != NULL)
+        hak_cache_flush(heap);
+    hak_cache_collect_orphans();
+    return hak_large_trim() + hak_pool_trim();
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * os: a mutex of one futex word, with the three states of "Futexes Are Tricky" (U. Drepper, 2011), and a short spin first:
+ * the critical sections are tens of nanoseconds long. Never recursive. */
+#include "os/os.h"
+#include "os/syscall_internal.h"
+
+#include <linux/futex.h>
+
+enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = 60 };
+
+static uintptr_t lock_self(void)
+{
+    return (uintptr_t)__builtin_thread_pointer();
+}
+
+bool hak_try_lock(struct hak_lock *lock)
+{
+    uint32_t expected = LOCK_FREE;
+    if (!hak_cas_acquire(&lock->state, &expected, (uint32_t)LOCK_HELD)) /* ORDER: [lock] what the last holder wrote */
+        return false;
+    hak_store_relaxed(&lock->holder, lock_self());
+    return true;
+}
+
+static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
+{
+    for (int i = 0; i < LOCK_SPINS; i++) {
+        hak_cpu_pause();
+        if (hak_load_relaxed(&lock->state) == LOCK_FREE && hak_try_lock(lock))
+            return;
+    }
+    /* ORDER: [lock] as in hak_try_lock */
+    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)
+        hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
+    hak_store_relaxed(&lock->holder, lock_self());
+}
+
+void hak_lock(struct hak_lock *lock)
+{
+    if (HAK_UNLIKELY(!hak_try_lock(lock)))
+        lock_wait_slow(lock);
+}
+
+void hak_unlock(struct hak_lock *lock)
+{
+    hak_store_relaxed(&lock->holder, (uintptr_t)0);
+    /* ORDER: [lock] the next holder sees what was written under the lock */
+    if (HAK_UNLIKELY(hak_exchange_release(&lock->state, (uint32_t)LOCK_FREE) == LOCK_AWAITED))
+        hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+bool hak_lock_is_mine(struct hak_lock *lock)
+{
+    return hak_load_relaxed(&lock->holder) == lock_self();
+}
+
+void hak_lock_reset(struct hak_lock *lock)
+{
+    hak_store_relaxed(&lock->holder, (uintptr_t)0);
+    hak_store_relaxed(&lock->state, (uint32_t)LOCK_FREE);
+}

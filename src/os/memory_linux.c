@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * os: memory from the Linux kernel. See os.h for the contract. */
+#include "os/os.h"
+#include "os/syscall_internal.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static long memory_mmap(void *at, size_t bytes, int protection, int flags)
+{
+    return hak_syscall6(SYS_mmap, (long)at, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+}
+
+static bool memory_failed(long result)
+{
+    return result < 0 && result > -4096;
+}
+
+int hak_os_map_at(void *at, size_t bytes)
+{
+    long got = memory_mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+    if (memory_failed(got))
+        return (int)-got;
+    if ((void *)got == at)
+        return 0;
+    /* A kernel (or valgrind) that does not know the flag takes the address for a hint. */
+    hak_os_unmap((void *)got, bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
+    return EEXIST;
+}
+
+int hak_os_map(size_t bytes, void **out)
+{
+    long got = memory_mmap(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    if (memory_failed(got))
+        return (int)-got;
+    *out = (void *)got; /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
+    return 0;
+}
+
+int hak_os_unmap(void *at, size_t bytes)
+{
+    return (int)-hak_syscall6(SYS_munmap, (long)at, (long)bytes, 0, 0, 0, 0);
+}
+
+int hak_os_purge(void *at, size_t bytes)
+{
+    return (int)-hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_DONTNEED, 0, 0, 0);
+}
+
+int hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
+{
+    long flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keep_source ? MREMAP_DONTUNMAP : 0);
+    long got = hak_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, flags, (long)to, 0);
+    return memory_failed(got) ? (int)-got : 0;
+}
+
+int hak_os_find_hole(size_t bytes, uintptr_t *out)
+{
+    long got = memory_mmap(NULL, bytes, PROT_NONE, MAP_NORESERVE);
+    if (memory_failed(got))
+        return (int)-got;
+    *out = (uintptr_t)got;
+    return hak_os_unmap((void *)got, bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
+}
+
+bool hak_os_addresses_restricted(void)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+    return true;
+#else
+    return false;
+#endif
+#else
+    return false;
+#endif
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * os: time, randomness and the last words of a process on Linux. Never allocates; keeps errno. */
+#include "os/os.h"
+#include "os/syscall_internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t hak_os_now_ns(void)
+{
+    /* The vDSO answers without a system call. clock_gettime sets errno only on failure, which these arguments exclude. */
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t hak_os_random(void)
+{
+    enum { NONBLOCK = 1 };
+    uint64_t value = 0;
+    if (hak_syscall6(SYS_getrandom, (long)&value, sizeof value, NONBLOCK, 0, 0, 0) == (long)sizeof value)
+        return value;
+    /* Early in boot, or refused by seccomp: the clock and an address that the kernel has randomised. */
+    value = (uint64_t)(uintptr_t)&value ^ (hak_os_now_ns() << 20);
+    value *= 0x9e3779b97f4a7c15u;
+    return value ^ (value >> 29);
+}
+
+void hak_os_write_stderr(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        long written = hak_syscall6(SYS_write, 2, (long)text, (long)bytes, 0, 0, 0);
+        if (written == -EINTR)
+            continue;
+        if (written <= 0)
+            return;
+        text += written;
+        bytes -= (size_t)written;
+    }
+}
+
+_Noreturn void hak_os_die(const char *text)
+{
+    char line[256];
+    struct hak_text out;
+    hak_text_begin(&out, line, sizeof line - 1);
+    hak_text_string(&out, "hakmem: ");
+    hak_text_string(&out, text);
+    *out.at++ = '\n'; /* fits: one byte was kept back */
+    hak_os_write_stderr(line, (size_t)(out.at - line));
+    /* Not abort(): it flushes nothing on Linux, but may take locks that the interrupted thread holds. */
+    struct sigaction fall_back = {.sa_handler = SIG_DFL};
+    sigset_t abort_only;
+    sigemptyset(&abort_only);
+    sigaddset(&abort_only, SIGABRT);
+    raise(SIGABRT); /* a handler of the program's own gets its chance to report */
+    sigaction(SIGABRT, &fall_back, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &abort_only, NULL);
+    raise(SIGABRT);
+    for (;;)
+        hak_syscall6(SYS_exit_group, 134, 0, 0, 0, 0, 0);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See pool.h. */
+#include "pool/pool_internal.h"
+
+struct pool hak_pool = {
+    .config = {.retired_max_count = 1024, .retired_max_bytes = 0, .retired_max_age_ns = 1000000000u},
+};
+
+void hak_pool_offer(size_t superslab)
+{
+    _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail;
+    uint64_t bit = 1ull << (superslab % 64);
+    /* ORDER: [slot-avail] after the slots were freed: pairs with the re-check in pool_withdraw */
+    if (!(hak_load_seq_cst(avail) & bit))
+        hak_or_seq_cst(avail, bit); /* ORDER: [slot-avail] */
+}
+
+/* Takes a full superslab out of the index, unless a slot has become free meanwhile. */
+static void pool_withdraw(size_t superslab)
+{
+    _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail;
+    uint64_t bit = 1ull << (superslab % 64);
+    hak_and_seq_cst(avail, ~bit); /* ORDER: [slot-avail] */
+    /* ORDER: [slot-avail] a release that did not see the bit cleared is seen here */
+    if (pool_busy(hak_load_seq_cst(&hak_superslab(superslab)->state)) != POOL_ALL)
+        hak_or_seq_cst(avail, bit); /* ORDER: [slot-avail] */
+}
+
+/* Claims the slots of `mask` if all of them are free. */
+static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t mask)
+{
+    uint64_t claimed = *state | mask | ((uint64_t)mask << 32);
+    /* ORDER: [slot-state] what the last owner of the slots did is over */
+    return hak_cas_acq_rel(&s->state, state, claimed);
+}
+
+/* Claims a run out of one superslab: slots that are free and, with `among`, also in that mask. */
+static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align, uint32_t (*among)(uint64_t), size_t *slot,
+                               bool *zero)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    uint64_t state = hak_load_relaxed(&s->state);
+    for (;;) {
+        uint32_t starts = hak_run_starts32(among(state), count) & hak_aligned_starts32(align);
+        if (starts == 0)
+            return false;
+        unsigned at = hak_ctz64(starts);
+        uint32_t mask = hak_low_bits32(count) << at;
+        bool clean = !(pool_dirty(state) & mask);
+        if (pool_try_claim(s, &state, mask)) {
+            *slot = superslab * HAK_SLOTS + at;
+            *zero = clean;
+            return true;
+        }
+    }
+}
+
+static uint32_t pool_among_empty(uint64_t state)
+{
+    return ~pool_busy(state) & pool_dirty(state);
+}
+
+static uint32_t pool_among_free(uint64_t state)
+{
+    return ~pool_busy(state);
+}
+
+bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t *slot, bool *zero)
+{
+    size_t groups = (hak_space_high_water() + 63) / 64;
+    for (size_t g = 0; g < groups; g++) {
+        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail);
+        for (; avail != 0; avail &= avail - 1) {
+            size_t superslab = g * 64 + hak_ctz64(avail);
+            if (pool_try_superslab(superslab, count, align, empty_only ? pool_among_empty : pool_among_free, slot, zero))
+                return true;
+            if (pool_busy(hak_load_relaxed(&hak_superslab(superslab)->state)) == POOL_ALL)
+                pool_withdraw(superslab);
+        }
+    }
+    return false;
+}
+
+/* The superslab in which a slot of this class became EMPTY last may still have one: its pages and its cache lines are warm. */
+static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *zero)
+{
+    uint32_t hint = hak_load_relaxed(&hak_pool.warm[label]);
+    if (hint == 0)
+        return false;
+    struct hak_superslab *s = hak_superslab(hint - 1);
+    uint64_t state = hak_load_relaxed(&s->state);
+    uint32_t starts = hak_run_starts32(pool_among_empty(state), count) & hak_aligned_starts32(count);
+    for (; starts != 0; starts &= starts - 1) {
+        unsigned at = hak_ctz64(starts);
+        if (hak_load_relaxed(&s->label[at]) != label)
+            continue;
+        if (pool_try_claim(s, &state, hak_low_bits32(count) << at)) {
+            *slot = (size_t)(hint - 1) * HAK_SLOTS + at;
+            *zero = false;
+            return true;
+        }
+        break;
+    }
+    hak_store_relaxed(&hak_pool.warm[label], 0u);
+    return false;
+}
+
+static int pool_hit(enum hak_stage stage, unsigned label)
+{
+    hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
+    return 0;
+}
+
+static bool pool_try_retired(unsigned count, size_t *slot, bool *zero)
+{
+    size_t superslab;
+    if (!hak_pool_try_revive(&superslab))
+        return false;
+    struct hak_superslab *s = hak_superslab(superslab);
+    *slot = superslab * HAK_SLOTS;
+    *zero = !(pool_dirty(hak_load_relaxed(&s->state)) & hak_low_bits32(count));
+    hak_or_relaxed(&s->state, (uint64_t)hak_low_bits32(count) << 32);
+    /* ORDER: [slot-state] the other slots are free from here on */
+    hak_and_seq_cst(&s->state, ~(uint64_t)(POOL_ALL & ~hak_low_bits32(count)));
+    if (count < HAK_SLOTS)
+        hak_pool_offer(superslab);
+    return true;
+}
+
+int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
+{
+    if (label != HAK_POOL_LABEL_RUN && pool_try_warm(count, label, slot, zero))
+        return pool_hit(HAK_STAGE_WARM, label);
+    if (hak_pool_try_in_use(count, align, true, slot, zero))
+        return pool_hit(HAK_STAGE_EMPTY, label);
+    if (hak_pool_try_in_use(count, align, false, slot, zero))
+        return pool_hit(HAK_STAGE_UNUSED, label);
+    if (pool_try_retired(count, slot, zero))
+        return pool_hit(HAK_STAGE_RETIRED, label);
+    int error = hak_pool_grow(count, align, slot, zero);
+    return error != 0 ? error : pool_hit(HAK_STAGE_FRESH, label);
+}
+
+bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
+{
+    unsigned at = slot % HAK_SLOTS;
+    if (at == 0 || at + count > HAK_SLOTS)
+        return false;
+    struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
+    uint32_t mask = hak_low_bits32(count) << at;
+    uint64_t state = hak_load_relaxed(&s->state);
+    while (!(pool_busy(state) & mask)) {
+        *zero = !(pool_dirty(state) & mask);
+        if (pool_try_claim(s, &state, mask))
+            return true;
+    }
+    return false;
+}
+
+void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purged)
+{
+    size_t superslab = slot / HAK_SLOTS;
+    struct hak_superslab *s = hak_superslab(superslab);
+    unsigned at = slot % HAK_SLOTS;
+    uint64_t mask = (uint64_t)hak_low_bits32(count) << at;
+    for (unsigned i = 0; i < count; i++)
+        hak_store_relaxed(&s->label[at + i], (uint8_t)label);
+    if (purged)
+        hak_and_relaxed(&s->state, ~(mask << 32));
+    hak_store_relaxed(&hak_pool.warm[label], (uint32_t)superslab + 1);
+    hak_add_relaxed(&hak_pool.released, 1u);
+    /* ORDER: [slot-state] all that the owner did in the slots; seq_cst for [slot-avail] */
+    uint64_t state = hak_and_seq_cst(&s->state, ~mask) & ~mask;
+    if (pool_busy(state) == 0) {
+        /* ORDER: [slot-state] claims all 32: fails if anybody acquired a slot meanwhile */
+        if (hak_cas_acq_rel(&s->state, &state, state | POOL_ALL)) {
+            hak_pool_retire(superslab);
+            return;
+        }
+    }
+    hak_pool_offer(superslab);
+}
+
+void hak_pool_count_adoption(unsigned label)
+{
+    pool_hit(HAK_STAGE_ADOPT, label);
+}
+
+uint64_t hak_pool_acquired(enum hak_stage stage, unsigned label)
+{
+    return hak_load_relaxed(&hak_pool.acquired[stage][label]);
+}
+
+const char *hak_stage_name(enum hak_stage stage)
+{
+    static const char *const names[HAK_STAGE_COUNT] = {"adopt", "warm", "empty", "unused", "retired", "fresh"};
+    return names[stage];
+}
+
+void hak_pool_stats(struct hak_pool_stats *out)
+{
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++) {
+        out->acquired[stage] = 0;
+        for (unsigned label = 0; label < HAK_POOL_LABELS; label++)
+            out->acquired[stage] += hak_pool_acquired(stage, label);
+    }
+    out->released = hak_load_relaxed(&hak_pool.released);
+    out->mapped_superslabs = hak_load_relaxed(&hak_pool.mapped_total);
+    out->unmapped_superslabs = hak_load_relaxed(&hak_pool.unmapped_total);
+    out->retired_now = hak_load_relaxed(&hak_pool.retired_now);
+    out->retired_total = hak_load_relaxed(&hak_pool.retired_total);
+    out->revived_total = hak_load_relaxed(&hak_pool.revived_total);
+}

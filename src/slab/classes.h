@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 4 KiB, then four to 64 KiB. The
+ * tables are filled once at the start; before that, every look-up gives class 0, which no thread can serve then. */
+#pragma once
+
+#include "space/space.h"
+
+#define HAK_CLASSES 64u
+#define HAK_ALIGNMENT ((size_t)16)      /* of every block: what glibc's ABI promises */
+#define HAK_TINY_MAX ((size_t)1024)     /* table of steps of 16 bytes */
+#define HAK_SMALL_MAX ((size_t)65536)   /* table of steps of 128 bytes */
+_Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
+
+struct hak_class {
+    uint32_t size_bytes;
+    uint16_t blocks;     /* in a slab */
+    uint8_t slots;       /* a slab is this many slots: 1, 2, 4 or 8 */
+    uint8_t inline_bits; /* the bitmaps are words in the slab's own record */
+    uint64_t inverse;    /* 2^40 / size, rounded up */
+};
+
+struct hak_class_tables {
+    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1];
+    uint8_t small_kind[HAK_SMALL_MAX / 128 + 1];
+    struct hak_class classes[HAK_CLASSES];
+};
+extern HAK_HIDDEN struct hak_class_tables hak_tables;
+
+void hak_classes_start(void);
+
+/* size <= HAK_SMALL_MAX. */
+static inline unsigned hak_class_of(size_t size_bytes)
+{
+    unsigned kind = size_bytes <= HAK_TINY_MAX ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
+                                               : hak_tables.small_kind[(size_bytes + 127) / 128];
+    return kind / 2;
+}
+
+static inline const struct hak_class *hak_class(unsigned cls)
+{
+    return &hak_tables.classes[cls];
+}
+
+/* offset / size for offsets within a slab: offset < 2^19 and size <= 2^16, so the error of the inverse, below 2^16 in
+ * 2^40, never reaches the next integer (Granlund and Montgomery, "Division by Invariant Integers", 1994). */
+static inline unsigned hak_block_index(const struct hak_class *c, size_t offset_bytes)
+{
+    return (unsigned)((offset_bytes * c->inverse) >> 40);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * slab: making slabs, taking and returning blocks, frees from other threads. See slab.h. */
+#include "slab/slab.h"
+
+#define BITS_SMALL_BYTES 256u /* free and remote bits of up to 1,024 blocks */
+#define BITS_LARGE_BYTES 1024u
+#define BITS_SMALL_AT ((size_t)HAK_SLOTS * sizeof(struct hak_slab))
+#define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
+_Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES, "the meta is just these areas");
+
+/* Finds the places of a slab's bits; free and remote bits on cache lines of their own. */
+static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
+{
+    if (c->inline_bits) {
+        s->free_bits = &s->free_word;
+        s->remote_bits = &s->remote_word;
+        return;
+    }
+    char *meta = hak_space_meta() + slot / HAK_SLOTS * HAK_META_BYTES;
+    bool small = c->blocks <= BITS_SMALL_BYTES * 4;
+    size_t bytes = small ? BITS_SMALL_BYTES : BITS_LARGE_BYTES;
+    char *bits = meta + (small ? BITS_SMALL_AT : BITS_LARGE_AT) + slot % HAK_SLOTS * bytes;
+    s->free_bits = (_Atomic(uint64_t) *)(void *)bits;
+    s->remote_bits = (_Atomic(uint64_t) *)(void *)(bits + bytes / 2);
+}
+
+struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
+{
+    const struct hak_class *c = hak_class(cls);
+    struct hak_slab *s = hak_slab_record(slot);
+    s->next = s->prev = NULL;
+    s->base = hak_slot_address(slot);
+    s->cls = (uint8_t)cls;
+    s->first_word = 0;
+    s->zero = zero;
+    s->list = 0;
+    hak_store_relaxed(&s->carved, (uint16_t)0);
+    hak_store_relaxed(&s->free_blocks, (uint16_t)0);
+    slab_place_bits(s, slot, c);
+    for (unsigned w = 0; w < hak_slab_words(c); w++) {
+        hak_store_relaxed(&s->free_bits[w], (uint64_t)0);
+        hak_store_relaxed(&s->remote_bits[w], (uint64_t)0);
+    }
+    return s;
+}
+
+static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out, unsigned most)
+{
+    unsigned left = hak_load_relaxed(&s->free_blocks);
+    unsigned want = most < left ? most : left;
+    unsigned got = 0;
+    unsigned w = s->first_word;
+    while (got < want) {
+        uint64_t bits = hak_load_relaxed(&s->free_bits[w]);
+        if (bits == 0) {
+            w++;
+            continue;
+        }
+        char *word_base = s->base + (size_t)w * 64 * c->size_bytes;
+        for (; bits != 0 && got < want; bits &= bits - 1)
+            *--out = word_base + (size_t)hak_ctz64(bits) * c->size_bytes, got++;
+        hak_store_relaxed(&s->free_bits[w], bits);
+    }
+    s->first_word = (uint8_t)w;
+    hak_store_relaxed(&s->free_blocks, (uint16_t)(left - got));
+    return got;
+}
+
+static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, void **out, unsigned most)
+{
+    unsigned carved = hak_load_relaxed(&s->carved);
+    if (carved >= c->blocks || most == 0)
+        return 0;
+    size_t begin = (size_t)carved * c->size_bytes;
+    size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
+    unsigned end = hak_block_index(c, page_end - 1) + 1; /* the block that reaches into the next page is the last */
+    end = (unsigned)hak_min(hak_min(end, carved + most), c->blocks);
+    for (unsigned i = carved; i < end; i++)
+        *--out = s->base + (size_t)i * c->size_bytes;
+    hak_store_relaxed(&s->carved, (uint16_t)end);
+    return end - carved;
+}
+
+unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    unsigned got = slab_take_free(s, c, out, most);
+    *fresh_zero = got == 0 && s->zero;
+    if (got == 0)
+        got = slab_take_fresh(s, c, out, most);
+    if (HAK_CHECKS)
+        hak_slab_verify_owner(s);
+    return got;
+}
+
+unsigned hak_slab_checked_index(const struct hak_slab *s, const struct hak_class *c, const void *p)
+{
+    size_t offset = (size_t)((const char *)p - s->base);
+    unsigned index = hak_block_index(c, offset);
+    if (HAK_UNLIKELY((size_t)index * c->size_bytes != offset))
+        hak_misuse(HAK_INTERIOR_FREE, p, s->cls);
+    return index;
+}
+
+void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, const void *p)
+{
+    unsigned index = hak_slab_checked_index(s, c, p);
+    if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
+        hak_misuse(HAK_NEVER_ALLOCATED, p, s->cls);
+    unsigned w = index / 64;
+    uint64_t bit = 1ull << (index % 64);
+    uint64_t bits = hak_load_relaxed(&s->free_bits[w]);
+    if (HAK_UNLIKELY(bits & bit))
+        hak_misuse(HAK_DOUBLE_FREE, p, s->cls);
+    hak_store_relaxed(&s->free_bits[w], bits | bit);
+    if (w < s->first_word)
+        s->first_word = (uint8_t)w;
+    hak_count_owner(&s->free_blocks, (uint16_t)1);
+}
+
+static void *slab_block(const struct hak_slab *s, unsigned index)
+{
+    return s->base + (size_t)index * hak_class(s->cls)->size_bytes;
+}
+
+bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks)
+{
+    /* ORDER: [remote-bits] what the program wrote to the blocks comes before; the collector's exchange sees it */
+    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
+    if (HAK_UNLIKELY(before & blocks))
+        hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(before & blocks)), s->cls);
+    /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or whoever clears it
+     * looks at the bits after that */
+    return !hak_exchange_acq_rel(&s->in_inbox, true);
+}
+
+unsigned hak_slab_collect_owner(struct hak_slab *s)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    unsigned carved = hak_load_relaxed(&s->carved);
+    unsigned collected = 0;
+    for (unsigned w = 0; w < hak_slab_words(c); w++) {
+        if (hak_load_relaxed(&s->remote_bits[w]) == 0)
+            continue;
+        uint64_t bits = hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
+        uint64_t free = hak_load_relaxed(&s->free_bits[w]);
+        unsigned last = w * 64 + hak_log2_floor(bits);
+        if (HAK_UNLIKELY(bits & free))
+            hak_misuse(HAK_DOUBLE_FREE, slab_block(s, w * 64 + hak_ctz64(bits & free)), s->cls);
+        if (HAK_UNLIKELY(last >= carved))
+            hak_misuse(HAK_NEVER_ALLOCATED, slab_block(s, last), s->cls);
+        hak_store_relaxed(&s->free_bits[w], bits | free);
+        collected += hak_popcount64(bits);
+        if (w < s->first_word)
+            s->first_word = (uint8_t)w;
+    }
+    hak_count_owner(&s->free_blocks, (uint16_t)collected);
+    if (HAK_CHECKS)
+        hak_slab_verify_owner(s);
+    return collected;
+}
+
+_Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls)
+{
+    static const char *const reasons[] = {
+        [HAK_DOUBLE_FREE] = "",
+        [HAK_INTERIOR_FREE] = "points into a block, not at its beginning; ",
+        [HAK_NEVER_ALLOCATED] = "never allocated; ",
+    };
+    char line[160];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, what == HAK_DOUBLE_FREE ? "double free of " : "invalid free of ");
+    hak_text_hex(&text, (uintptr_t)p);
+    hak_text_string(&text, " (");
+    hak_text_string(&text, reasons[what]);
+    hak_text_string(&text, "size class ");
+    hak_text_decimal(&text, cls);
+    hak_text_string(&text, ", ");
+    hak_text_decimal(&text, hak_class(cls)->size_bytes);
+    hak_text_string(&text, " bytes)");
+    hak_os_die(line);
+}
+
+/* slab-counts: free_blocks is the number of free bits; carved is within the slab.
+ * slab-bits: no free bit beyond carved, none before first_word. */
+void hak_slab_verify_owner(const struct hak_slab *s)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    unsigned carved = hak_load_relaxed(&s->carved);
+    unsigned bits = 0;
+    bool in_place = carved <= c->blocks;
+    for (unsigned w = 0; w < hak_slab_words(c); w++) {
+        uint64_t word = hak_load_relaxed(&s->free_bits[w]);
+        bits += hak_popcount64(word);
+        if (word != 0)
+            in_place = in_place && w >= s->first_word && w * 64 + hak_log2_floor(word) < carved;
+    }
+    if (!in_place || bits != hak_load_relaxed(&s->free_blocks))
+        hak_os_die("slab-counts or slab-bits does not hold: this is a bug in hakmem");
+}

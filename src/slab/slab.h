@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * slab: entry header. A slab is a run of slots cut into blocks of one class. Everything that is known of it stands in its
+ * record and two bitmaps, all of them beside the superslab, none in it:
+ *
+ *   meta of a superslab, 44 KiB:  | 32 records, 128 bytes each | 32 x 256 bytes of bits | 32 x 1 KiB of bits |
+ *
+ * Classes of up to 64 blocks keep their bits in the record; up to 1,024 blocks in the first area; the rest in the second.
+ * A run's record is that of its first slot. Pages of the meta that no slab needs are never touched.
+ *
+ *   carved   blocks [0, carved) have been handed out at least once
+ *   free     bit set: the block is in the slab, free (never set beyond carved)
+ *   remote   bit set: freed by a thread that does not own the slab, not yet collected
+ *
+ * A block in a thread's bin counts as used. The owner part of a record belongs to whoever holds the lock of the heap that owns the
+ * slab; the part for any thread is atomic. Records live for ever, so a late visitor reads valid memory.
+ *
+ * Called by large (which keeps its blocks' records here) and cache. Never takes a lock, never maps memory. */
+#pragma once
+
+#include "slab/classes.h"
+
+struct hak_heap; /* who owns a slab: known to the cache layer, a name here */
+
+enum hak_misuse { HAK_DOUBLE_FREE, HAK_INTERIOR_FREE, HAK_NEVER_ALLOCATED };
+
+struct hak_slab {
+    /* Owner: under the lock of the owning heap. */
+    struct hak_slab *next, *prev;
+    char *base;
+    _Atomic(uint64_t) *free_bits; /* atomic because walkers may look; one writer */
+    _Atomic(uint64_t) free_word;  /* the bits themselves where they are inline */
+    _Atomic(uint16_t) carved;
+    _Atomic(uint16_t) free_blocks;
+    uint8_t cls;
+    uint8_t list;         /* which of its heap's lists it is in */
+    uint8_t first_word;   /* no bit is set in words before this one */
+    bool zero;            /* blocks not carved yet read as zero */
+    size_t large_bytes;   /* large blocks only: what the caller may use; the block's own */
+    /* Any thread. */
+    _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
+    _Atomic(struct hak_slab *) inbox_next;
+    _Atomic(uint64_t) *remote_bits;
+    _Atomic(uint64_t) remote_word;
+    _Atomic(bool) in_inbox;
+};
+_Static_assert(sizeof(struct hak_slab) == 128, "an owner's line and a line for any thread");
+
+/* The record of a slot. */
+static inline struct hak_slab *hak_slab_record(size_t slot)
+{
+    char *meta = hak_space_meta() + slot / HAK_SLOTS * HAK_META_BYTES;
+    return (struct hak_slab *)(void *)meta + slot % HAK_SLOTS;
+}
+
+/* The slab of a class that contains a slot: runs begin at multiples of their length. */
+static inline struct hak_slab *hak_slab_of_slot(size_t slot, const struct hak_class *c)
+{
+    return hak_slab_record(slot & ~(size_t)(c->slots - 1u));
+}
+
+static inline unsigned hak_slab_words(const struct hak_class *c)
+{
+    return (c->blocks + 63u) / 64u;
+}
+
+/* Blocks in use, those in bins and those freed remotely but not collected included. */
+static inline unsigned hak_slab_used_blocks(const struct hak_slab *s)
+{
+    return (unsigned)hak_load_relaxed(&s->carved) - hak_load_relaxed(&s->free_blocks);
+}
+
+/* Blocks that the slab could give: free ones and ones never carved. */
+static inline unsigned hak_slab_room_blocks(const struct hak_slab *s)
+{
+    return hak_class(s->cls)->blocks - hak_slab_used_blocks(s);
+}
+
+static inline size_t hak_slab_slot(const struct hak_slab *s)
+{
+    return hak_slot_of(s->base);
+}
+
+/* Makes a slab of the slots from `slot` on, which the caller has acquired. The map entries are the caller's affair. */
+struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
+
+/* Takes up to `most` blocks, free ones before fresh ones, ascending in address, and stores them so that out[-1] is
+ * the lowest, out[-2] the next (the order in which a stack that ends at `out` pops them). Fresh ones only up to the end of a page
+ * that the first of them touches. Returns how many; *fresh_zero says that all of them read as zero. */
+unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
+
+/* Returns one block to its slab; on misuse reports and does not return. */
+void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, const void *p);
+
+/* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the slab into its owner's inbox. */
+bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
+
+/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox flag is the caller's. */
+unsigned hak_slab_collect_owner(struct hak_slab *s);
+
+/* The index of the block that begins at p; reports misuse and does not return if none does. */
+unsigned hak_slab_checked_index(const struct hak_slab *s, const struct hak_class *c, const void *p);
+
+/* One line on stderr, then SIGABRT. */
+_Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls);
+
+/* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold. */
+void hak_slab_verify_owner(const struct hak_slab *s);

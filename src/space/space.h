@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * space: the window of addresses in which superslabs live, the map that says what is at an address, and memory for the
+ * allocator's own records.
+ *
+ *   map      4 bytes a slot: owner and kind            group    which superslabs are taken, which have room
+ *   record   64 bytes a superslab: slot states         meta     44 KiB a superslab: slab records and bitmaps
+ *   window   2 MiB a superslab
+ *   |--map--|--groups--|--records--|--------meta--------|----------------------window---------------------->
+ *
+ * All five are plain arrays indexed by the number of the superslab, at fixed distances from a random base. None is
+ * reserved: each grows by mapping its next pages as the window is used, so the virtual size stays close to what
+ * is in use and limits on address space or commit charge do not stop the process from starting.
+ *
+ * Any layer above may call it. It never stores anything in the window and knows nothing of classes or heaps. */
+#pragma once
+
+#include "os/os.h"
+
+#define HAK_SLOT_SHIFT 16
+#define HAK_SLOT_BYTES ((size_t)1 << HAK_SLOT_SHIFT)
+#define HAK_SUPERSLAB_SHIFT 21
+#define HAK_SUPERSLAB_BYTES ((size_t)1 << HAK_SUPERSLAB_SHIFT)
+#define HAK_SLOTS 32 /* slots in a superslab */
+#define HAK_RECORD_BYTES ((size_t)64)
+#define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
+
+/* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here. Kinds below
+ * HAK_KIND_CLASSES are size classes, twice the class number (so that the fast path scales it for free). */
+#define HAK_KIND_CLASSES 128u
+#define HAK_KIND_LARGE 0xE0u
+#define HAK_KIND_HUGE 0xE1u
+#define HAK_KIND_MASK 0xFFu
+#define HAK_TAG_SHIFT 8
+
+struct hak_space {
+    _Atomic(uintptr_t) base;          /* address of slot 0; written once */
+    _Atomic(size_t) slots;            /* slots that the map covers; grows only. 0 before the start */
+    _Atomic(_Atomic(uint32_t) *) map; /* written once */
+};
+extern HAK_HIDDEN struct hak_space hak_space;
+
+/* 64 superslabs' worth of what is found bit by bit. */
+struct hak_space_group {
+    _Atomic(uint64_t) taken; /* written under the space lock */
+    _Atomic(uint64_t) avail; /* superslabs that may have a free slot; the pool's, lock-free */
+};
+
+/* Chooses the window. Returns 0 or an errno; may be called again after a failure. Called once at a time (under the
+ * start lock), before anything else here. */
+int hak_space_start(void);
+
+/* Takes `count` adjacent superslabs, the first at a multiple of `align` superslabs (a power of two), maps the first `bytes` bytes
+ * of the range, and makes their map entries, records and (with_meta) meta usable. Returns 0 or an errno. */
+int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first);
+/* Takes the `count` superslabs from `first` on, if they are free, and maps nothing. For growth in place. */
+bool hak_space_try_take_at(size_t first, size_t count);
+/* Gives a range back whose pages are no longer mapped. */
+void hak_space_give(size_t first, size_t count);
+/* Makes the meta of superslabs below `limit` usable. Returns 0 or an errno. */
+int hak_space_need_meta(size_t limit);
+
+/* For walks: superslabs from 0 to below this number may have been taken at some time. */
+size_t hak_space_high_water(void);
+/* Bytes of the arrays mapped so far. */
+size_t hak_space_meta_bytes(void);
+bool hak_space_is_taken(size_t superslab);
+
+void hak_space_fork_lock(void);
+void hak_space_fork_unlock(void);
+void hak_space_fork_reset(void);
+void hak_meta_fork_lock(void);
+void hak_meta_fork_unlock(void);
+void hak_meta_fork_reset(void);
+
+/* --- memory for the allocator's own records: powers of two, never returned to the system --- */
+
+/* At least `bytes`, aligned to 64, contents undefined; NULL when the system refuses. Any thread. */
+void *hak_meta_alloc(size_t bytes);
+/* `bytes` as given to hak_meta_alloc. */
+void hak_meta_free(void *p, size_t bytes);
+
+/* --- arithmetic --- */
+
+/* The slot number of an address; at least hak_space.slots when the address is not covered by the window. */
+static inline size_t hak_slot_of(const void *p)
+{
+    return ((uintptr_t)p - hak_load_relaxed(&hak_space.base)) >> HAK_SLOT_SHIFT;
+}
+
+static inline char *hak_slot_address(size_t slot)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the window is defined by numbers */
+    return (char *)(hak_load_relaxed(&hak_space.base) + (slot << HAK_SLOT_SHIFT));
+}
+
+static inline char *hak_superslab_address(size_t superslab)
+{
+    return hak_slot_address(superslab * HAK_SLOTS);
+}
+
+static inline _Atomic(uint32_t) *hak_map_entry(size_t slot)
+{
+    return &hak_load_relaxed(&hak_space.map)[slot];
+}
+
+/* The entry for an address; 0 when the window does not cover it. */
+static inline uint32_t hak_map_lookup(const void *p)
+{
+    size_t slot = hak_slot_of(p);
+    return slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
+}
+
+struct hak_space_group *hak_space_groups(void);
+void *hak_space_records(void); /* HAK_RECORD_BYTES each */
+char *hak_space_meta(void);    /* HAK_META_BYTES each */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * space: choosing the window, taking and giving ranges of it, growing the arrays beside it. One lock, taken when memory is
+ * mapped or unmapped, never on the way of a block. See space.h. */
+#include "space/space.h"
+
+#include <errno.h>
+
+/* Superslabs in the window: 4 TiB. Where the system chooses the place, the largest power of two that it finds room for. */
+#define WINDOW_SUPERSLABS ((size_t)1 << 21)
+#define WINDOW_SUPERSLABS_MIN ((size_t)1 << 8)
+/* The base is chosen in [48 TiB, 80 TiB): above where mmap grows up from in the legacy layout (a third of the address space),
+ * below where Linux loads programs (two thirds, 0x5555...) and libraries (0x7f...). */
+#define WINDOW_LOWEST ((uintptr_t)48 << 40)
+#define WINDOW_SPREAD_SUPERSLABS ((uint64_t)1 << 24)
+#define WINDOW_TRIES 4
+#define META_CHUNK_SUPERSLABS ((size_t)64)
+
+enum area_name { AREA_MAP, AREA_GROUPS, AREA_RECORDS, AREA_META, AREA_COUNT };
+
+/* One of the arrays: bytes for each group of 64 superslabs, and how many bytes are mapped. */
+struct area {
+    char *at;
+    size_t group_bytes;
+    size_t mapped_bytes;
+};
+
+struct hak_space hak_space;
+
+static struct {
+    struct hak_lock lock;
+    struct area areas[AREA_COUNT];
+    size_t superslabs;  /* the window's size */
+    size_t lowest_free; /* no superslab below is free */
+    _Atomic(size_t) high_water;
+} window = {
+    .areas = {[AREA_MAP] = {.group_bytes = 64 * HAK_SLOTS * sizeof(uint32_t)},
+              [AREA_GROUPS] = {.group_bytes = sizeof(struct hak_space_group)},
+              [AREA_RECORDS] = {.group_bytes = 64 * HAK_RECORD_BYTES},
+              [AREA_META] = {.group_bytes = 64 * HAK_META_BYTES}},
+};
+
+struct hak_space_group *hak_space_groups(void)
+{
+    return (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at;
+}
+
+void *hak_space_records(void)
+{
+    return window.areas[AREA_RECORDS].at;
+}
+
+char *hak_space_meta(void)
+{
+    return window.areas[AREA_META].at;
+}
+
+size_t hak_space_high_water(void)
+{
+    return hak_load_acquire(&window.high_water); /* ORDER: [high-water] arrays below it are usable */
+}
+
+size_t hak_space_meta_bytes(void)
+{
+    size_t bytes = 0;
+    for (int a = 0; a < AREA_COUNT; a++)
+        bytes += window.areas[a].mapped_bytes;
+    return bytes;
+}
+
+/* Maps an array up to the superslab before `limit`. What is mapped at a time grows with the array. */
+static int window_grow_area_locked(enum area_name name, size_t limit)
+{
+    struct area *area = &window.areas[name];
+    size_t need = hak_round_up((area->group_bytes * limit + 63) / 64, HAK_PAGE_BYTES);
+    if (need <= area->mapped_bytes)
+        return 0;
+    size_t most = area->group_bytes * window.superslabs / 64;
+    size_t ahead = hak_min(area->mapped_bytes, META_CHUNK_SUPERSLABS * HAK_META_BYTES);
+    size_t want = hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
+    int error = hak_os_map_at(area->at + area->mapped_bytes, want - area->mapped_bytes);
+    if (error != 0 && want > need) {
+        want = need;
+        error = hak_os_map_at(area->at + area->mapped_bytes, want - area->mapped_bytes);
+    }
+    if (error == 0)
+        area->mapped_bytes = want;
+    return error;
+}
+
+static int window_cover_locked(size_t limit, bool with_meta)
+{
+    if (limit > window.superslabs)
+        return ENOMEM;
+    for (enum area_name a = AREA_MAP; a <= AREA_RECORDS; a++) {
+        int error = window_grow_area_locked(a, limit);
+        if (error != 0)
+            return error;
+    }
+    size_t slots = hak_min(window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t), window.superslabs * HAK_SLOTS);
+    hak_store_relaxed(&hak_space.slots, slots);
+    return with_meta ? window_grow_area_locked(AREA_META, limit) : 0;
+}
+
+/* Lays the arrays and the window out from `base` on for `superslabs`; returns the bytes that this spans. */
+static size_t window_lay_out(uintptr_t base, size_t superslabs)
+{
+    uintptr_t at = hak_round_up(base, HAK_SUPERSLAB_BYTES);
+    for (int a = 0; a < AREA_COUNT; a++) {
+        window.areas[a].at = (char *)at; /* NOLINT(performance-no-int-to-ptr): the window is defined by numbers */
+        window.areas[a].mapped_bytes = 0;
+        at = hak_round_up(at + window.areas[a].group_bytes * (superslabs / 64), HAK_SUPERSLAB_BYTES);
+    }
+    window.superslabs = superslabs;
+    hak_store_relaxed(&hak_space.base, at);
+    hak_store_relaxed(&hak_space.map, (_Atomic(uint32_t) *)(void *)window.areas[AREA_MAP].at);
+    return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
+}
+
+static int window_try(uintptr_t base, size_t superslabs)
+{
+    window_lay_out(base, superslabs);
+    int error = window_grow_area_locked(AREA_MAP, 1);
+    return error != 0 ? error : window_cover_locked(1, true);
+}
+
+int hak_space_start(void)
+{
+    int error = EEXIST;
+    for (int i = 0; i < WINDOW_TRIES && !hak_os_addresses_restricted(); i++) {
+        uint64_t at = hak_os_random() % WINDOW_SPREAD_SUPERSLABS;
+        error = window_try(WINDOW_LOWEST + (at << HAK_SUPERSLAB_SHIFT), WINDOW_SUPERSLABS);
+        if (error == 0)
+            return 0;
+    }
+    /* Valgrind, sanitizers, small address spaces: ask for a place. Twice the size leaves room for alignment. */
+    for (size_t n = WINDOW_SUPERSLABS; n >= WINDOW_SUPERSLABS_MIN; n /= 2) {
+        uintptr_t hole;
+        size_t span = window_lay_out(0, n) + (n << HAK_SUPERSLAB_SHIFT);
+        error = hak_os_find_hole(span, &hole);
+        if (error == 0)
+            error = window_try(hole, n);
+        if (error == 0)
+            return 0;
+    }
+    hak_store_relaxed(&hak_space.slots, (size_t)0);
+    return error;
+}
+
+bool hak_space_is_taken(size_t superslab)
+{
+    return (hak_load_relaxed(&hak_space_groups()[superslab / 64].taken) >> (superslab % 64)) & 1;
+}
+
+static void window_mark_locked(size_t first, size_t count, bool taken)
+{
+    for (size_t s = first; s < first + count; s++) {
+        _Atomic(uint64_t) *word = &hak_space_groups()[s / 64].taken;
+        uint64_t bit = 1ull << (s % 64);
+        hak_store_relaxed(word, taken ? hak_load_relaxed(word) | bit : hak_load_relaxed(word) & ~bit);
+    }
+}
+
+/* The array of groups may end before the range does: what lies beyond has never been taken. */
+static bool window_taken_locked(size_t s)
+{
+    return (s / 64 + 1) * sizeof(struct hak_space_group) <= window.areas[AREA_GROUPS].mapped_bytes &&
+           hak_space_is_taken(s);
+}
+
+/* The first superslab at or after `from` whose address is a multiple of `align` superslabs. */
+static size_t window_align(size_t from, size_t align)
+{
+    size_t base = hak_load_relaxed(&hak_space.base) >> HAK_SUPERSLAB_SHIFT;
+    return hak_round_up(base + from, align) - base;
+}
+
+/* The first place at or after `from` for `count` free superslabs; SIZE_MAX if there is none. First fit by address. */
+static size_t window_find_locked(size_t from, size_t count, size_t align)
+{
+    size_t at = window_align(from, align);
+    while (at + count <= window.superslabs) {
+        size_t end = at + count; /* looks backwards: a taken superslab late in the range skips the most */
+        while (end > at && !window_taken_locked(end - 1))
+            end--;
+        if (end == at)
+            return at;
+        while (end % 64 == 0 && window_taken_locked(end) && hak_load_relaxed(&hak_space_groups()[end / 64].taken) == UINT64_MAX)
+            end += 64;
+        at = window_align(end, align);
+    }
+    return SIZE_MAX;
+}
+
+static int window_take_locked(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
+{
+    size_t from = window.lowest_free;
+    for (size_t skip = 1;; skip *= 2) {
+        size_t at = window_find_locked(from, count, align);
+        if (at == SIZE_MAX)
+            return ENOMEM;
+        int error = window_cover_locked(at + count, with_meta);
+        if (error == 0)
+            error = hak_os_map_at(hak_superslab_address(at), bytes);
+        if (error == 0) {
+            *first = at;
+            return 0;
+        }
+        if (error != EEXIST)
+            return error;
+        from = at + skip; /* somebody else's mapping is in the way: step over it, further each time */
+    }
+}
+
+int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
+{
+    if (count > window.superslabs)
+        return ENOMEM;
+    hak_lock(&window.lock);
+    int error = window_take_locked(count, align, bytes, with_meta, first);
+    if (error == 0) {
+        window_mark_locked(*first, count, true);
+        if (*first == window.lowest_free)
+            window.lowest_free += count;
+        if (*first + count > hak_load_relaxed(&window.high_water))
+            hak_store_release(&window.high_water, *first + count); /* ORDER: [high-water] */
+    }
+    hak_unlock(&window.lock);
+    return error;
+}
+
+bool hak_space_try_take_at(size_t first, size_t count)
+{
+    hak_lock(&window.lock);
+    bool free = first + count <= window.superslabs && window_find_locked(first, count, 1) == first &&
+                window_cover_locked(first + count, false) == 0;
+    if (free) {
+        window_mark_locked(first, count, true);
+        if (first + count > hak_load_relaxed(&window.high_water))
+            hak_store_release(&window.high_water, first + count); /* ORDER: [high-water] */
+    }
+    hak_unlock(&window.lock);
+    return free;
+}
+
+void hak_space_give(size_t first, size_t count)
+{
+    hak_lock(&window.lock);
+    window_mark_locked(first, count, false);
+    window.lowest_free = hak_min(window.lowest_free, first);
+    hak_unlock(&window.lock);
+}
+
+int hak_space_need_meta(size_t limit)
+{
+    hak_lock(&window.lock);
+    int error = window_grow_area_locked(AREA_META, limit);
+    hak_unlock(&window.lock);
+    return error;
+}
+
+void hak_space_fork_lock(void)
+{
+    hak_lock(&window.lock);
+}
+
+void hak_space_fork_unlock(void)
+{
+    hak_unlock(&window.lock);
+}
+
+void hak_space_fork_reset(void)
+{
+    hak_lock_reset(&window.lock);
+}
