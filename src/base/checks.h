@@ -11,6 +11,9 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* The compiler forgets what it knows about a variable; no instruction is made. */
+#define HAK_OPAQUE(x) __asm__("" : "+r"(x))
+
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((noinline, cold))
 #define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))

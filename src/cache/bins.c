@@ -3,8 +3,12 @@
  * cache: bins: refill when one is empty, overflow when one is full, and how large it is. Runs on the owning thread, under its
  * heap's lock once a batch.
  *
- * A bin grows only when an overflow is followed by an underflow: the blocks that it could not hold were wanted again. So a
- * thread that only allocates, or only frees, keeps its bins small. */
+ * A bin grows when an overflow is followed by an underflow: the blocks that it could not hold were wanted again. A thread that
+ * only allocates gets larger batches too, after every 8 refills, but only up to 16 KiB.
+ *
+ * A thread begins with coarse classes, the powers of two: each class that it uses costs it a page at least, and most threads
+ * use little. When it has come back for a coarse class a few times, the classes between that one and the next lower power of
+ * two are opened, and from then on sizes are placed as tightly as they can be. */
 #include "cache/cache_internal.h"
 
 #include <string.h>
@@ -12,6 +16,8 @@
 #define BIN_MAX_BLOCKS 2047u
 #define BIN_MAX_BYTES ((size_t)256 << 10)
 #define BIN_MIN_BLOCKS 3u
+#define BIN_VOLUME_BYTES ((size_t)16 << 10)
+#define BIN_VOLUME_REFILLS 8u
 #define REFILL_MAX_SLABS 4u
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of two long. */
@@ -47,12 +53,12 @@ static void bins_open(struct hak_heap *heap, unsigned cls)
 }
 
 /* Called with the bin empty, so that there is nothing to copy. Without memory the bin stays as it is. */
-static void bins_grow(struct hak_heap *heap, unsigned cls)
+static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned old = ch->capacity;
     unsigned capacity = old * 2 + 1;
-    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > BIN_MAX_BYTES)
+    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
         return;
     void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
     if (stack == NULL)
@@ -91,23 +97,42 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
     return got;
 }
 
+#define COARSE_REFILLS 8u
+
+/* Sizes in (size/2, size] of a coarse class get the classes made for them. */
+static void bins_refine(struct hak_heap *heap, unsigned cls)
+{
+    size_t size = hak_class(cls)->size_bytes;
+    if (size > HAK_TINY_MAX || !hak_is_pow2(size))
+        return;
+    size_t first = size <= 32 ? 0 : size / 32 + 1;
+    memcpy(heap->front.tiny_kind + first, hak_tables.tiny_kind + first, size / 16 + 1 - first);
+}
+
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    *zero = false;
+    void *p = hak_cache_pop(&heap->front, cls * 2u); /* starting the thread may have filled the bin */
+    if (p != NULL)
+        return p;
     hak_registry_bury();
     hak_lock(&heap->lock);
     if (ch->stack == NULL)
         bins_open(heap, cls);
     else if (ch->overflowed)
-        bins_grow(heap, cls);
+        bins_grow(heap, cls, BIN_MAX_BYTES);
+    else if (ch->refills % BIN_VOLUME_REFILLS == 0)
+        bins_grow(heap, cls, BIN_VOLUME_BYTES);
+    if (++ch->refills == COARSE_REFILLS)
+        bins_refine(heap, cls);
     ch->overflowed = false;
     if (hak_load_relaxed(&heap->inbox) != NULL)
         hak_heap_collect_locked(heap);
-    *zero = false;
     bins_fill_locked(heap, cls, zero);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
-    return hak_cache_pop(&heap->front.bins[cls]);
+    return hak_cache_pop(&heap->front, cls * 2u);
 }
 
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
@@ -121,7 +146,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
         struct hak_slab *s = hak_slab_of_slot(hak_slot_of(ch->stack[i]), c);
         if (s != last && last != NULL)
             hak_heap_settle_locked(heap, last);
-        hak_slab_put_owner(s, c, ch->stack[i]);
+        hak_slab_put_owner(s, ch->stack[i]);
         last = s;
     }
     if (last != NULL)
@@ -144,7 +169,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         hak_count_owner(&heap->stats.drains, 1u);
     }
     hak_unlock(&heap->lock);
-    hak_cache_push(&heap->front.bins[cls], p);
+    hak_cache_push(&heap->front, cls * 2u, p);
 }
 
 void hak_cache_flush(struct hak_heap *heap)

@@ -15,7 +15,7 @@
 #include "pool/pool.h"
 #include "slab/slab.h"
 
-#define HAK_OUTBOX_BLOCKS 64u
+#define HAK_OUTBOX_GROUPS 32u
 #define HAK_LISTS 5u        /* of slabs of a class: from nearly full to nearly empty, and the full ones */
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 6912u
@@ -28,12 +28,12 @@ struct hak_bin {
 /* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may lag behind, which sends a free to the
  * slow path, where it is brought up to date. A thread without a heap has slots 0 and only bins that are closed. */
 struct hak_front {
+    struct hak_bin bins[HAK_CLASSES]; /* first: addressed by front and kind alone */
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
     uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
-    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1]; /* hak_tables.tiny_kind */
-    struct hak_bin bins[HAK_CLASSES];
+    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1]; /* begins as hak_tables.coarse_kind, becomes tiny_kind: see bins.c */
 };
 
 /* Owner, under the heap's lock. */
@@ -42,6 +42,7 @@ struct hak_class_heap {
     uint16_t capacity;
     uint16_t batch;
     bool overflowed; /* since the last underflow */
+    uint8_t refills; /* modulo 256 */
     struct hak_slab *lists[HAK_LISTS];
 };
 
@@ -49,6 +50,13 @@ struct hak_class_heap {
 struct hak_heap_stats {
     _Atomic(uint64_t) refills, drains, drained_blocks, grown_bins;
     _Atomic(uint64_t) remote_frees, remote_flushes, collected_blocks, adopted_slabs;
+};
+
+/* Blocks of one bitmap word that this thread has freed and not sent yet. */
+struct hak_outbox_group {
+    struct hak_slab *slab; /* NULL: empty */
+    uint64_t blocks;
+    unsigned word;
 };
 
 struct hak_heap {
@@ -62,9 +70,8 @@ struct hak_heap {
     bool fork_interrupted; /* owner: fork came from a signal handler that interrupted it under its own lock */
     uint8_t end_rounds;
     uint16_t arena_used_bytes;
-    uint16_t outbox_blocks; /* owner, as the outbox itself */
-    uint32_t outbox_bytes;
-    void *outbox[HAK_OUTBOX_BLOCKS];
+    uint32_t outbox_bytes; /* owner, as the outbox itself */
+    struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
     struct hak_heap_stats stats;
     _Atomic(size_t) slabs; /* owned */
     struct hak_class_heap classes[HAK_CLASSES];
@@ -79,30 +86,40 @@ extern HAK_HIDDEN struct hak_front hak_front_shared; /* starting or ended: works
 /* A heap nobody runs: owns the slabs of ended threads and serves threads without a heap. */
 extern HAK_HIDDEN struct hak_heap *hak_orphans;
 
-HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint32_t kind)
+HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint64_t kind)
 {
     return (struct hak_bin *)(void *)((char *)front->bins + kind * (sizeof(struct hak_bin) / 2));
 }
 
-/* The newest block of a bin, or NULL. */
-HAK_ALWAYS_INLINE void *hak_cache_pop(struct hak_bin *bin)
+/* The newest block of the bin of a kind, or NULL. The bin is addressed anew for each access (HAK_OPAQUE): the machine does
+ * that for free, and a compiler that keeps its address in a register spends an instruction on it. */
+HAK_ALWAYS_INLINE void *hak_cache_pop(struct hak_front *front, uint64_t kind)
 {
-    void **top = hak_load_relaxed(&bin->top);
+    void **top = hak_load_relaxed(&hak_bin_of_kind(front, kind)->top);
     void *p = *top;
+    HAK_OPAQUE(kind);
     if (HAK_LIKELY(p != NULL))
-        hak_store_relaxed(&bin->top, top - 1);
+        hak_store_relaxed(&hak_bin_of_kind(front, kind)->top, top - 1);
     return p;
 }
 
 /* False when the bin is full. */
-HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_bin *bin, void *p)
+HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, void *p)
 {
-    void **top = hak_load_relaxed(&bin->top);
-    if (HAK_UNLIKELY(top >= bin->limit))
+    void **top = hak_load_relaxed(&hak_bin_of_kind(front, kind)->top);
+    HAK_OPAQUE(kind);
+    if (HAK_UNLIKELY(top >= hak_bin_of_kind(front, kind)->limit))
         return false;
-    top[1] = p;
-    hak_store_relaxed(&bin->top, top + 1);
+    *++top = p;
+    HAK_OPAQUE(kind);
+    hak_store_relaxed(&hak_bin_of_kind(front, kind)->top, top);
     return true;
+}
+
+/* The class in which this thread places a size up to HAK_SMALL_MAX. */
+static inline unsigned hak_front_class(const struct hak_front *front, size_t size_bytes)
+{
+    return size_bytes <= HAK_TINY_MAX ? front->tiny_kind[(size_bytes + 15) / 16] / 2u : hak_class_of(size_bytes);
 }
 
 static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)

@@ -3,8 +3,8 @@
  * cache: blocks freed by threads that do not own their slab.
  *
  *   freeing thread                                   owner, or whoever holds the heap's lock
- *   outbox: up to 64 blocks
- *     -> by slab and bitmap word: one atomic OR      inbox: take the whole list
+ *   outbox: 32 groups of blocks of one bitmap word
+ *     -> displaced, or 64 KiB wait: one atomic OR    inbox: take the whole list
  *     -> first into this slab: push it to the          clear the slab's flag
  *        inbox of its owner                            exchange each word of remote bits with 0
  *
@@ -100,51 +100,20 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-#define GROUPS 32u
-
-struct outbox_group {
-    struct hak_slab *slab;
-    unsigned word;
-    uint64_t blocks;
-};
-
-static void outbox_send(const struct outbox_group *g)
+static void outbox_send(const struct hak_outbox_group *g)
 {
     if (hak_slab_free_remote_any(g->slab, g->word, g->blocks))
         hak_inbox_push_any(g->slab);
 }
 
-/* Adds a block to the group of its slab and word; another group that sits in that place is sent first. */
-static void outbox_add(struct outbox_group *groups, void *p)
-{
-    size_t slot = hak_slot_of(p);
-    uint32_t kind = hak_load_relaxed(hak_map_entry(slot)) & HAK_KIND_MASK;
-    if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
-        hak_misuse(HAK_DOUBLE_FREE, p, 0); /* the slab is gone since the block came into the outbox */
-    const struct hak_class *c = hak_class(kind / 2);
-    struct hak_slab *s = hak_slab_of_slot(slot, c);
-    unsigned index = hak_slab_checked_index(s, c, p);
-    struct outbox_group *g = &groups[((slot & ~(size_t)(c->slots - 1u)) * 5 + index / 64) % GROUPS];
-    if (g->slab != s || g->word != index / 64) {
-        if (g->slab != NULL)
-            outbox_send(g);
-        *g = (struct outbox_group){.slab = s, .word = index / 64};
-    }
-    uint64_t bit = 1ull << (index % 64);
-    if (HAK_UNLIKELY(g->blocks & bit))
-        hak_misuse(HAK_DOUBLE_FREE, p, kind / 2);
-    g->blocks |= bit;
-}
-
 void hak_outbox_flush(struct hak_heap *heap)
 {
-    struct outbox_group groups[GROUPS] = {0};
-    for (unsigned i = 0; i < heap->outbox_blocks; i++)
-        outbox_add(groups, heap->outbox[i]);
-    for (unsigned i = 0; i < GROUPS; i++)
-        if (groups[i].slab != NULL)
-            outbox_send(&groups[i]);
-    heap->outbox_blocks = 0;
+    for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++) {
+        struct hak_outbox_group *g = &heap->outbox[i];
+        if (g->slab != NULL)
+            outbox_send(g);
+        g->slab = NULL;
+    }
     heap->outbox_bytes = 0;
     hak_count_owner(&heap->stats.remote_flushes, 1u);
     hak_cache_collect_orphans();
@@ -154,18 +123,29 @@ void hak_outbox_flush(struct hak_heap *heap)
 
 void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
 {
-    heap->outbox[heap->outbox_blocks++] = p;
-    heap->outbox_bytes += hak_class(cls)->size_bytes;
+    const struct hak_class *c = hak_class(cls);
+    unsigned index = hak_block_checked_index(cls, p);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), c);
+    uint64_t bit = 1ull << (index % 64);
+    struct hak_outbox_group *g = &heap->outbox[((uintptr_t)p >> 12) % HAK_OUTBOX_GROUPS];
+    if (g->slab != s || g->word != index / 64) {
+        if (g->slab != NULL)
+            outbox_send(g);
+        *g = (struct hak_outbox_group){.slab = s, .word = index / 64};
+    }
+    if (HAK_UNLIKELY(g->blocks & bit))
+        hak_misuse(HAK_DOUBLE_FREE, p, cls);
+    g->blocks |= bit;
+    heap->outbox_bytes += c->size_bytes;
     hak_count_owner(&heap->stats.remote_frees, 1u);
-    if (HAK_UNLIKELY(heap->outbox_blocks == HAK_OUTBOX_BLOCKS || heap->outbox_bytes >= OUTBOX_MAX_BYTES))
+    if (HAK_UNLIKELY(heap->outbox_bytes >= OUTBOX_MAX_BYTES))
         hak_outbox_flush(heap);
 }
 
 void hak_cache_shared_free(unsigned cls, void *p)
 {
-    const struct hak_class *c = hak_class(cls);
-    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), c);
-    unsigned index = hak_slab_checked_index(s, c, p);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
+    unsigned index = hak_block_checked_index(cls, p);
     if (hak_slab_free_remote_any(s, index / 64, 1ull << (index % 64)))
         hak_inbox_push_any(s);
     hak_cache_collect_orphans();

@@ -44,7 +44,7 @@ static struct hak_heap *registry_new_heap_locked(void)
         return NULL;
     memset(heap, 0, offsetof(struct hak_heap, stack_arena));
     heap->front.tag = ++registry.last_tag << HAK_TAG_SHIFT;
-    memcpy(heap->front.tiny_kind, hak_tables.tiny_kind, sizeof heap->front.tiny_kind);
+    memcpy(heap->front.tiny_kind, hak_tables.coarse_kind, sizeof heap->front.tiny_kind);
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
     heap->next_heap = hak_load_relaxed(&registry.all);
@@ -144,7 +144,8 @@ void hak_registry_bury(void)
         struct hak_heap *heap = registry_next_dead();
         if (heap == NULL)
             return;
-        heap->outbox_blocks = 0; /* it may have been sent in part when the process forked: at most 64 blocks are lost */
+        /* It may have been sent in part when the process forked: what waits there is lost, at most 64 KiB. */
+        memset(heap->outbox, 0, sizeof heap->outbox);
         hak_cache_thread_end(heap);
     }
 }

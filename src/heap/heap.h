@@ -16,14 +16,14 @@ void *hak_heap_malloc_slow(size_t size_bytes);
 HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
 {
     struct hak_front *front = hak_self;
-    uint32_t kind;
+    uint64_t kind;
     if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
         kind = front->tiny_kind[(size_bytes + 15) / 16];
     else if (size_bytes <= HAK_SMALL_MAX)
         kind = hak_tables.small_kind[(size_bytes + 127) / 128];
     else
         return hak_heap_malloc_slow(size_bytes);
-    void *p = hak_cache_pop(hak_bin_of_kind(front, kind));
+    void *p = hak_cache_pop(front, kind);
     if (HAK_UNLIKELY(p == NULL))
         return hak_heap_malloc_slow(size_bytes);
     return p;
@@ -36,10 +36,10 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
     size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
     if (HAK_UNLIKELY(slot >= front->slots))
         return false;
-    uint32_t kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
+    uint64_t kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return false;
-    return hak_cache_push(hak_bin_of_kind(front, kind), p);
+    return hak_cache_push(front, kind, p);
 }
 
 /* --- slow paths --- */
@@ -60,8 +60,15 @@ const char *hak_heap_why_not(const void *p);
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
 
-/* The calling thread's heap, made if need be; NULL for a thread that is ending, or without memory. */
-struct hak_heap *hak_heap_self_slow(void);
+/* Gives the calling thread its heap; NULL for a thread that is starting or ending, or without memory. */
+struct hak_heap *hak_heap_open_slow(void);
+
+static inline struct hak_heap *hak_heap_self_slow(void)
+{
+    struct hak_front *front = hak_self;
+    return HAK_LIKELY(front != &hak_front_none && front != &hak_front_shared) ? hak_heap_of_front(front) : hak_heap_open_slow();
+}
+
 bool hak_heap_started(void);
 
 /* For pthread_atfork: once, by api's constructor. */

@@ -12,6 +12,13 @@ static void *route_no_memory(void)
     return NULL;
 }
 
+/* Where the calling thread places a size; starts thread and process if need be. */
+static unsigned route_class_of(size_t bytes)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
+}
+
 /* A block of a class whose bin has none. */
 static void *route_class(unsigned cls, bool *zero)
 {
@@ -37,8 +44,7 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
     bool zero;
     if (size_bytes > HAK_SMALL_MAX)
         return route_large(size_bytes, 1, &zero);
-    hak_heap_self_slow(); /* the tables of classes are filled by the start */
-    return route_class(hak_class_of(size_bytes), &zero);
+    return route_class(route_class_of(size_bytes), &zero);
 }
 
 void *hak_heap_calloc(size_t bytes)
@@ -48,9 +54,8 @@ void *hak_heap_calloc(size_t bytes)
     if (bytes > HAK_SMALL_MAX) {
         p = route_large(bytes, 1, &zero);
     } else {
-        hak_heap_self_slow();
-        unsigned cls = hak_class_of(bytes);
-        p = hak_cache_pop(&hak_self->bins[cls]);
+        unsigned cls = route_class_of(bytes);
+        p = hak_cache_pop(hak_self, cls * 2u);
         if (p == NULL)
             p = route_class(cls, &zero);
     }
@@ -73,28 +78,38 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
     if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
         return route_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
-    void *p = hak_cache_pop(&hak_self->bins[cls]);
+    void *p = hak_cache_pop(hak_self, cls * 2u);
     return p != NULL ? p : route_class(cls, &zero);
+}
+
+/* A block of a class that the fast path did not take: another thread's, or its bin is full, or the thread has no heap. */
+static void route_free_block(void *p, size_t slot, uint32_t entry)
+{
+    uint32_t kind = entry & HAK_KIND_MASK;
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (heap == NULL) {
+        hak_cache_shared_free(kind / 2, p);
+        return;
+    }
+    if ((entry ^ heap->front.tag) != kind) {
+        hak_cache_free_remote(heap, kind / 2, p);
+        return;
+    }
+    if (slot >= heap->front.slots)
+        hak_cache_refresh(heap);
+    if (!hak_cache_push(&heap->front, kind, p))
+        hak_cache_overflow(heap, kind / 2, p);
 }
 
 bool hak_heap_free_slow(void *p)
 {
-    uint32_t entry = hak_map_lookup(p);
-    uint32_t kind = entry & HAK_KIND_MASK;
+    size_t slot = hak_slot_of(p);
+    uint32_t entry = slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
     if (entry == 0)
         return false;
-    if (kind >= HAK_KIND_CLASSES)
+    if ((entry & HAK_KIND_MASK) >= HAK_KIND_CLASSES)
         return hak_large_free(p, entry);
-    struct hak_heap *heap = hak_heap_self_slow();
-    if (heap == NULL) {
-        hak_cache_shared_free(kind / 2, p);
-        return true;
-    }
-    hak_cache_refresh(heap);
-    if ((entry ^ heap->front.tag) != kind)
-        hak_cache_free_remote(heap, kind / 2, p);
-    else if (!hak_cache_push(&heap->front.bins[kind / 2], p))
-        hak_cache_overflow(heap, kind / 2, p);
+    route_free_block(p, slot, entry);
     return true;
 }
 
@@ -106,10 +121,8 @@ size_t hak_heap_usable_bytes(const void *p)
         return 0;
     if (kind >= HAK_KIND_CLASSES)
         return hak_large_usable_bytes(p, entry);
-    const struct hak_class *c = hak_class(kind / 2);
-    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), c);
-    hak_slab_checked_index(s, c, p); /* an interior pointer does not return */
-    return c->size_bytes;
+    hak_block_checked_index(kind / 2, p); /* an interior pointer does not return */
+    return hak_class(kind / 2)->size_bytes;
 }
 
 /* A block keeps its place while it fills at least half of it. */

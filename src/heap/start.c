@@ -38,12 +38,10 @@ static bool start_process(void)
     return done;
 }
 
-struct hak_heap *hak_heap_self_slow(void)
+HAK_COLD struct hak_heap *hak_heap_open_slow(void)
 {
     if (hak_self == &hak_front_shared)
         return NULL;
-    if (hak_self != &hak_front_none)
-        return hak_heap_of_front(hak_self);
     hak_self = &hak_front_shared; /* what starting calls may allocate */
     struct hak_heap *heap = start_process() ? hak_cache_thread_start() : NULL;
     hak_self = heap != NULL ? &heap->front : &hak_front_none;

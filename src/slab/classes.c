@@ -17,6 +17,7 @@ static void classes_describe(unsigned cls, size_t size)
     c->slots = (uint8_t)slots;
     c->blocks = (uint16_t)(slots * HAK_SLOT_BYTES / size);
     c->inline_bits = c->blocks <= 64;
+    c->offset_mask = (uint32_t)(slots * HAK_SLOT_BYTES - 1);
     c->inverse = ((uint64_t)1 << 40) / size + 1;
 }
 
@@ -40,4 +41,6 @@ void hak_classes_start(void)
         for (; small * 128 <= size; small++)
             hak_tables.small_kind[small] = (uint8_t)(2 * cls);
     }
+    for (size_t i = 0; i <= HAK_TINY_MAX / 16; i++)
+        hak_tables.coarse_kind[i] = hak_tables.tiny_kind[hak_max((size_t)1 << hak_log2_ceil(i), 2)];
 }

@@ -16,12 +16,14 @@ struct hak_class {
     uint32_t size_bytes;
     uint16_t blocks;     /* in a slab */
     uint8_t slots;       /* a slab is this many slots: 1, 2, 4 or 8 */
-    uint8_t inline_bits; /* the bitmaps are words in the slab's own record */
+    bool inline_bits;     /* the bitmaps are words in the slab's own record */
+    uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are aligned to their length */
     uint64_t inverse;    /* 2^40 / size, rounded up */
 };
 
 struct hak_class_tables {
     uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1];
+    uint8_t coarse_kind[HAK_TINY_MAX / 16 + 1]; /* the same with powers of two from 32 only: see cache's bins */
     uint8_t small_kind[HAK_SMALL_MAX / 128 + 1];
     struct hak_class classes[HAK_CLASSES];
 };

@@ -94,18 +94,9 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
     return got;
 }
 
-unsigned hak_slab_checked_index(const struct hak_slab *s, const struct hak_class *c, const void *p)
+void hak_slab_put_owner(struct hak_slab *s, const void *p)
 {
-    size_t offset = (size_t)((const char *)p - s->base);
-    unsigned index = hak_block_index(c, offset);
-    if (HAK_UNLIKELY((size_t)index * c->size_bytes != offset))
-        hak_misuse(HAK_INTERIOR_FREE, p, s->cls);
-    return index;
-}
-
-void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, const void *p)
-{
-    unsigned index = hak_slab_checked_index(s, c, p);
+    unsigned index = hak_block_checked_index(s->cls, p);
     if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
         hak_misuse(HAK_NEVER_ALLOCATED, p, s->cls);
     unsigned w = index / 64;

@@ -24,6 +24,9 @@ struct hak_heap; /* who owns a slab: known to the cache layer, a name here */
 
 enum hak_misuse { HAK_DOUBLE_FREE, HAK_INTERIOR_FREE, HAK_NEVER_ALLOCATED };
 
+/* One line on stderr, then SIGABRT. */
+_Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls);
+
 struct hak_slab {
     /* Owner: under the lock of the owning heap. */
     struct hak_slab *next, *prev;
@@ -90,7 +93,7 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
 
 /* Returns one block to its slab; on misuse reports and does not return. */
-void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, const void *p);
+void hak_slab_put_owner(struct hak_slab *s, const void *p);
 
 /* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the slab into its owner's inbox. */
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
@@ -99,10 +102,15 @@ bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks
 unsigned hak_slab_collect_owner(struct hak_slab *s);
 
 /* The index of the block that begins at p; reports misuse and does not return if none does. */
-unsigned hak_slab_checked_index(const struct hak_slab *s, const struct hak_class *c, const void *p);
-
-/* One line on stderr, then SIGABRT. */
-_Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls);
+static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
+{
+    const struct hak_class *c = hak_class(cls);
+    size_t offset = (uintptr_t)p & c->offset_mask;
+    unsigned index = hak_block_index(c, offset);
+    if (HAK_UNLIKELY((size_t)index * c->size_bytes != offset))
+        hak_misuse(HAK_INTERIOR_FREE, p, cls);
+    return index;
+}
 
 /* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold. */
 void hak_slab_verify_owner(const struct hak_slab *s);
