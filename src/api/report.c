@@ -28,17 +28,18 @@ HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
 {
     struct hak_snapshot s;
     hak_snapshot_take(&s);
+    size_t kept = s.large.cached_bytes + s.pool.retired_now * HAK_SUPERSLAB_BYTES;
     size_t in_slabs_free = s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes);
     return (struct mallinfo2){
-        .arena = s.cache.slab_bytes + s.large.large_bytes,
+        .arena = s.cache.slab_bytes + s.large.large_bytes + kept,
         .ordblks = s.cache.slabs,
         .smblks = s.cache.bin_blocks,
         .hblks = s.large.huge_blocks,
         .hblkhd = s.large.huge_bytes,
         .fsmblks = s.cache.bin_bytes,
         .uordblks = s.cache.used_bytes + s.large.large_bytes,
-        .fordblks = in_slabs_free,
-        .keepcost = s.large.cached_bytes + s.pool.retired_now * HAK_SUPERSLAB_BYTES,
+        .fordblks = in_slabs_free + kept,
+        .keepcost = kept,
     };
 }
 
@@ -104,7 +105,7 @@ HAK_PUBLIC int hakmem_malloc_info(int options, FILE *stream)
     char buffer[1024];
     struct hak_text text;
     hak_text_begin(&text, buffer, sizeof buffer);
-    hak_text_string(&text, "<malloc version=\"hakmem-1\">\n");
+    hak_text_string(&text, "<malloc version=\"1\">\n");
     report_number(&text, " <heaps count=\"", s.cache.heaps, "\">\n");
     bool ok = report_print(stream, buffer, &text) && report_classes_xml(stream, &s.cache);
     hak_text_string(&text, " </heaps>\n");

@@ -49,14 +49,13 @@ struct hak_class_heap {
 /* Counted on slow paths by the owner, read by any thread. */
 struct hak_heap_stats {
     _Atomic(uint64_t) refills, drains, drained_blocks, grown_bins;
-    _Atomic(uint64_t) remote_frees, remote_flushes, collected_blocks, adopted_slabs;
+    _Atomic(uint64_t) remote_frees, remote_sends, collected_blocks, adopted_slabs;
 };
 
 /* Blocks of one bitmap word that this thread has freed and not sent yet. */
 struct hak_outbox_group {
-    struct hak_slab *slab; /* NULL: empty */
+    uintptr_t place; /* address of the slab's record + number of the word (records are 128 bytes apart); 0: empty */
     uint64_t blocks;
-    unsigned word;
 };
 
 struct hak_heap {
@@ -135,8 +134,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
 void hak_cache_refresh(struct hak_heap *heap);
 /* Frees p, a block of a class of this heap, when its bin is full. */
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
-/* Frees p, a block of a class of another heap's slab. */
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p);
+/* Frees p, a block of a class of another heap's slab; slot is p's. */
+void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, size_t slot, void *p);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
 void hak_cache_flush(struct hak_heap *heap);
 

@@ -100,46 +100,60 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-static void outbox_send(const struct hak_outbox_group *g)
+#define PLACE_WORD_MASK ((uintptr_t)sizeof(struct hak_slab) - 1)
+
+static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g)
 {
-    if (hak_slab_free_remote_any(g->slab, g->word, g->blocks))
-        hak_inbox_push_any(g->slab);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a record's address and a word's number in one */
+    struct hak_slab *s = (struct hak_slab *)(g->place & ~PLACE_WORD_MASK);
+    unsigned word = g->place & PLACE_WORD_MASK;
+    hak_count_owner(&heap->stats.remote_frees, hak_popcount64(g->blocks));
+    hak_count_owner(&heap->stats.remote_sends, 1u);
+    if (hak_slab_free_remote_any(s, word, g->blocks))
+        hak_inbox_push_any(s);
+    *g = (struct hak_outbox_group){0};
 }
 
 void hak_outbox_flush(struct hak_heap *heap)
 {
-    for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++) {
-        struct hak_outbox_group *g = &heap->outbox[i];
-        if (g->slab != NULL)
-            outbox_send(g);
-        g->slab = NULL;
-    }
+    for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++)
+        if (heap->outbox[i].place != 0)
+            outbox_send(heap, &heap->outbox[i]);
     heap->outbox_bytes = 0;
-    hak_count_owner(&heap->stats.remote_flushes, 1u);
     hak_cache_collect_orphans();
 }
 
 #define OUTBOX_MAX_BYTES ((uint32_t)64 << 10)
 
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
+/* The group is another's, or it is time to send everything, or the block is in the group already. */
+static HAK_NOINLINE void outbox_add_slow(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place, uint64_t bit,
+                                         const void *p, unsigned cls)
+{
+    if (g->place == place && (g->blocks & bit))
+        hak_misuse(HAK_DOUBLE_FREE, p, cls);
+    if (g->place != 0 && g->place != place)
+        outbox_send(heap, g);
+    g->place = place;
+    g->blocks |= bit;
+    heap->outbox_bytes += hak_class(cls)->size_bytes;
+    if (heap->outbox_bytes >= OUTBOX_MAX_BYTES)
+        hak_outbox_flush(heap);
+}
+
+void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, size_t slot, void *p)
 {
     const struct hak_class *c = hak_class(cls);
     unsigned index = hak_block_checked_index(cls, p);
-    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), c);
+    uintptr_t place = (uintptr_t)hak_slab_of_slot(slot, c) + index / 64;
     uint64_t bit = 1ull << (index % 64);
     struct hak_outbox_group *g = &heap->outbox[((uintptr_t)p >> 12) % HAK_OUTBOX_GROUPS];
-    if (g->slab != s || g->word != index / 64) {
-        if (g->slab != NULL)
-            outbox_send(g);
-        *g = (struct hak_outbox_group){.slab = s, .word = index / 64};
+    uint32_t bytes = heap->outbox_bytes + c->size_bytes;
+    if (HAK_UNLIKELY(g->place != place || (g->blocks & bit) || bytes >= OUTBOX_MAX_BYTES)) {
+        outbox_add_slow(heap, g, place, bit, p, cls);
+        return;
     }
-    if (HAK_UNLIKELY(g->blocks & bit))
-        hak_misuse(HAK_DOUBLE_FREE, p, cls);
     g->blocks |= bit;
-    heap->outbox_bytes += c->size_bytes;
-    hak_count_owner(&heap->stats.remote_frees, 1u);
-    if (HAK_UNLIKELY(heap->outbox_bytes >= OUTBOX_MAX_BYTES))
-        hak_outbox_flush(heap);
+    heap->outbox_bytes = bytes;
 }
 
 void hak_cache_shared_free(unsigned cls, void *p)

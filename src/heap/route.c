@@ -82,34 +82,36 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
     return p != NULL ? p : route_class(cls, &zero);
 }
 
-/* A block of a class that the fast path did not take: another thread's, or its bin is full, or the thread has no heap. */
-static void route_free_block(void *p, size_t slot, uint32_t entry)
+/* A block of a class, of a thread without a heap, or whose front is out of date. */
+static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
 {
-    uint32_t kind = entry & HAK_KIND_MASK;
     struct hak_heap *heap = hak_heap_self_slow();
+    uint32_t kind = entry & HAK_KIND_MASK;
     if (heap == NULL) {
         hak_cache_shared_free(kind / 2, p);
         return;
     }
-    if ((entry ^ heap->front.tag) != kind) {
-        hak_cache_free_remote(heap, kind / 2, p);
-        return;
-    }
-    if (slot >= heap->front.slots)
-        hak_cache_refresh(heap);
-    if (!hak_cache_push(&heap->front, kind, p))
-        hak_cache_overflow(heap, kind / 2, p);
+    hak_cache_refresh(heap);
+    if (!hak_heap_try_free(p))
+        hak_heap_free_slow(p);
 }
 
 bool hak_heap_free_slow(void *p)
 {
     size_t slot = hak_slot_of(p);
     uint32_t entry = slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
-    if (entry == 0)
+    uint32_t kind = entry & HAK_KIND_MASK;
+    if (HAK_UNLIKELY(entry == 0))
         return false;
-    if ((entry & HAK_KIND_MASK) >= HAK_KIND_CLASSES)
+    if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return hak_large_free(p, entry);
-    route_free_block(p, slot, entry);
+    struct hak_front *front = hak_self;
+    if (HAK_UNLIKELY(slot >= front->slots)) /* always so without a heap */
+        route_free_unready(p, entry);
+    else if ((entry ^ front->tag) != kind)
+        hak_cache_free_remote(hak_heap_of_front(front), kind / 2, slot, p);
+    else
+        hak_cache_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;
 }
 

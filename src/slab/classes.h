@@ -12,14 +12,17 @@
 #define HAK_SMALL_MAX ((size_t)65536)   /* table of steps of 128 bytes */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
-struct hak_class {
+struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
     uint16_t blocks;     /* in a slab */
     uint8_t slots;       /* a slab is this many slots: 1, 2, 4 or 8 */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are aligned to their length */
-    uint64_t inverse;    /* 2^40 / size, rounded up */
+    uint32_t unused;
+    uint64_t inverse; /* 2^40 / size, rounded up */
+    uint64_t unused_too;
 };
+_Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
 struct hak_class_tables {
     uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1];

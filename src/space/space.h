@@ -33,18 +33,23 @@
 #define HAK_KIND_MASK 0xFFu
 #define HAK_TAG_SHIFT 8
 
-struct hak_space {
-    _Atomic(uintptr_t) base;          /* address of slot 0; written once */
-    _Atomic(size_t) slots;            /* slots that the map covers; grows only. 0 before the start */
-    _Atomic(_Atomic(uint32_t) *) map; /* written once */
-};
-extern HAK_HIDDEN struct hak_space hak_space;
+struct hak_space_group;
 
+struct hak_space { /* all but slots written once, at the start */
+    _Atomic(uintptr_t) base;          /* address of slot 0 */
+    _Atomic(size_t) slots;            /* slots that the map covers; grows only. 0 before the start */
+    _Atomic(_Atomic(uint32_t) *) map;
+    _Atomic(struct hak_space_group *) groups;
+    _Atomic(char *) records; /* HAK_RECORD_BYTES each */
+    _Atomic(char *) meta;    /* HAK_META_BYTES each */
+};
 /* 64 superslabs' worth of what is found bit by bit. */
 struct hak_space_group {
     _Atomic(uint64_t) taken; /* written under the space lock */
     _Atomic(uint64_t) avail; /* superslabs that may have a free slot; the pool's, lock-free */
 };
+
+extern HAK_HIDDEN struct hak_space hak_space;
 
 /* Chooses the window. Returns 0 or an errno; may be called again after a failure. Called once at a time (under the
  * start lock), before anything else here. */
@@ -111,6 +116,17 @@ static inline uint32_t hak_map_lookup(const void *p)
     return slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
 }
 
-struct hak_space_group *hak_space_groups(void);
-void *hak_space_records(void); /* HAK_RECORD_BYTES each */
-char *hak_space_meta(void);    /* HAK_META_BYTES each */
+static inline struct hak_space_group *hak_space_groups(void)
+{
+    return hak_load_relaxed(&hak_space.groups);
+}
+
+static inline void *hak_space_records(void)
+{
+    return hak_load_relaxed(&hak_space.records);
+}
+
+static inline char *hak_space_meta(void)
+{
+    return hak_load_relaxed(&hak_space.meta);
+}

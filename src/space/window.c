@@ -40,21 +40,6 @@ static struct {
               [AREA_META] = {.group_bytes = 64 * HAK_META_BYTES}},
 };
 
-struct hak_space_group *hak_space_groups(void)
-{
-    return (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at;
-}
-
-void *hak_space_records(void)
-{
-    return window.areas[AREA_RECORDS].at;
-}
-
-char *hak_space_meta(void)
-{
-    return window.areas[AREA_META].at;
-}
-
 size_t hak_space_high_water(void)
 {
     return hak_load_acquire(&window.high_water); /* ORDER: [high-water] arrays below it are usable */
@@ -114,6 +99,9 @@ static size_t window_lay_out(uintptr_t base, size_t superslabs)
     window.superslabs = superslabs;
     hak_store_relaxed(&hak_space.base, at);
     hak_store_relaxed(&hak_space.map, (_Atomic(uint32_t) *)(void *)window.areas[AREA_MAP].at);
+    hak_store_relaxed(&hak_space.groups, (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at);
+    hak_store_relaxed(&hak_space.records, window.areas[AREA_RECORDS].at);
+    hak_store_relaxed(&hak_space.meta, window.areas[AREA_META].at);
     return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
 }
 
