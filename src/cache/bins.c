@@ -146,7 +146,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
         struct hak_slab *s = hak_slab_of_slot(hak_slot_of(ch->stack[i]), c);
         if (s != last && last != NULL)
             hak_heap_settle_locked(heap, last);
-        hak_slab_put_owner(s, ch->stack[i]);
+        hak_slab_put_owner(s, cls, ch->stack[i]);
         last = s;
     }
     if (last != NULL)

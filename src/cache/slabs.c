@@ -4,15 +4,6 @@
  * heap's lock. */
 #include "cache/cache_internal.h"
 
-static unsigned slabs_list_for(const struct hak_slab *s)
-{
-    unsigned room = hak_slab_room_blocks(s);
-    unsigned blocks = hak_class(s->cls)->blocks;
-    if (room == 0)
-        return HAK_LIST_FULL;
-    return room * 8 < blocks ? 0 : room * 4 < blocks ? 1 : room * 2 < blocks ? 2 : 3;
-}
-
 static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
 {
     struct hak_slab **head = &heap->classes[s->cls].lists[list];
@@ -47,7 +38,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
     /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see hak_inbox_push_any */
     hak_store_seq_cst(&s->owner, heap);
     hak_count_owner(&heap->slabs, (size_t)1);
-    slabs_link_locked(heap, s, slabs_list_for(s));
+    slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
 }
 
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
@@ -60,17 +51,14 @@ static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
     hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
 }
 
-void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab *s)
+void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     if (hak_slab_used_blocks(s) == 0) {
         slabs_release_locked(heap, s);
         return;
     }
-    unsigned list = slabs_list_for(s);
-    if (list != s->list) {
-        hak_heap_unlink_locked(heap, s);
-        slabs_link_locked(heap, s, list);
-    }
+    hak_heap_unlink_locked(heap, s);
+    slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
 }
 
 struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls)

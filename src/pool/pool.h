@@ -35,7 +35,7 @@ enum hak_stage {
 struct hak_superslab {
     _Atomic(uint64_t) state;   /* busy | dirty << 32 */
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
-    uint32_t newer, older;     /* in the retired list: superslab + 1, 0 ends it */
+    uint32_t newer, older;     /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
     uint32_t unused;
     uint64_t retired_ns;
     union {

@@ -34,12 +34,11 @@ static void grow_publish(size_t superslab, unsigned mapped, unsigned count)
         hak_pool_offer(superslab);
 }
 
-/* Maps more of the superslab that was begun last. */
-static int grow_partial_locked(unsigned count, unsigned align, size_t *slot)
+/* Maps more of a superslab that was begun. */
+static int grow_extend_locked(size_t superslab, unsigned count, unsigned align, size_t *slot)
 {
-    size_t superslab = hak_pool.partial - 1;
     struct hak_superslab *s = hak_superslab(superslab);
-    unsigned have = hak_ctz64((uint64_t)hak_load_relaxed(&s->missing) | 1ull << HAK_SLOTS);
+    unsigned have = hak_ctz64(hak_load_relaxed(&s->missing));
     unsigned at = (unsigned)hak_round_up(have, align);
     if (at + count > HAK_SLOTS)
         return ENOMEM;
@@ -54,10 +53,22 @@ static int grow_partial_locked(unsigned count, unsigned align, size_t *slot)
     hak_or_relaxed(&s->state, (uint64_t)taken << 32);
     hak_and_seq_cst(&s->state, ~(uint64_t)(fresh & ~taken)); /* ORDER: [slot-state] */
     hak_pool_offer(superslab);
-    if (end == HAK_SLOTS)
-        hak_pool.partial = 0;
     *slot = superslab * HAK_SLOTS + at;
     return 0;
+}
+
+/* Maps more of one of the superslabs that were begun; usually there is one at most. */
+static bool grow_try_partial_locked(unsigned count, unsigned align, size_t *slot)
+{
+    for (uint32_t *link = &hak_pool.partial; *link != 0; link = &hak_superslab(*link - 1)->older) {
+        struct hak_superslab *s = hak_superslab(*link - 1);
+        if (grow_extend_locked(*link - 1, count, align, slot) != 0)
+            continue;
+        if (hak_load_relaxed(&s->missing) == 0)
+            *link = s->older;
+        return true;
+    }
+    return false;
 }
 
 /* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped. */
@@ -70,8 +81,10 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, s
         return error;
     hak_add_relaxed(&hak_pool.mapped_now, superslabs);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
-    if (slots < HAK_SLOTS)
-        hak_pool.partial = first + 1;
+    if (slots < HAK_SLOTS) {
+        hak_superslab(first)->older = hak_pool.partial;
+        hak_pool.partial = (uint32_t)first + 1;
+    }
     grow_publish(first, superslabs > 1 ? HAK_SLOTS : slots, count);
     for (size_t i = 1; i < superslabs; i++)
         grow_publish(first + i, HAK_SLOTS, 0);
@@ -85,7 +98,7 @@ static int grow_locked(unsigned count, unsigned align, size_t *slot, bool *zero)
     if (hak_pool_try_in_use(count, align, false, slot, zero))
         return 0;
     *zero = true;
-    if (hak_pool.partial != 0 && grow_partial_locked(count, align, slot) == 0)
+    if (grow_try_partial_locked(count, align, slot))
         return 0;
     size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
     size_t step = hak_min(mapped / 8, GROW_MOST_SUPERSLABS);

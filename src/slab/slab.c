@@ -94,22 +94,6 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
     return got;
 }
 
-void hak_slab_put_owner(struct hak_slab *s, const void *p)
-{
-    unsigned index = hak_block_checked_index(s->cls, p);
-    if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
-        hak_misuse(HAK_NEVER_ALLOCATED, p, s->cls);
-    unsigned w = index / 64;
-    uint64_t bit = 1ull << (index % 64);
-    uint64_t bits = hak_load_relaxed(&s->free_bits[w]);
-    if (HAK_UNLIKELY(bits & bit))
-        hak_misuse(HAK_DOUBLE_FREE, p, s->cls);
-    hak_store_relaxed(&s->free_bits[w], bits | bit);
-    if (w < s->first_word)
-        s->first_word = (uint8_t)w;
-    hak_count_owner(&s->free_blocks, (uint16_t)1);
-}
-
 static void *slab_block(const struct hak_slab *s, unsigned index)
 {
     return s->base + (size_t)index * hak_class(s->cls)->size_bytes;

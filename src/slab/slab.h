@@ -92,14 +92,9 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
  * that the first of them touches. Returns how many; *fresh_zero says that all of them read as zero. */
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
 
-/* Returns one block to its slab; on misuse reports and does not return. */
-void hak_slab_put_owner(struct hak_slab *s, const void *p);
 
 /* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the slab into its owner's inbox. */
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
-
-/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox flag is the caller's. */
-unsigned hak_slab_collect_owner(struct hak_slab *s);
 
 /* The index of the block that begins at p; reports misuse and does not return if none does. */
 static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
@@ -111,6 +106,26 @@ static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
         hak_misuse(HAK_INTERIOR_FREE, p, cls);
     return index;
 }
+
+/* Returns one block to its slab; on misuse reports and does not return. */
+static inline void hak_slab_put_owner(struct hak_slab *s, unsigned cls, const void *p)
+{
+    unsigned index = hak_block_checked_index(cls, p);
+    if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
+        hak_misuse(HAK_NEVER_ALLOCATED, p, cls);
+    unsigned w = index / 64;
+    uint64_t bit = 1ull << (index % 64);
+    uint64_t bits = hak_load_relaxed(&s->free_bits[w]);
+    if (HAK_UNLIKELY(bits & bit))
+        hak_misuse(HAK_DOUBLE_FREE, p, cls);
+    hak_store_relaxed(&s->free_bits[w], bits | bit);
+    if (w < s->first_word)
+        s->first_word = (uint8_t)w;
+    hak_count_owner(&s->free_blocks, (uint16_t)1);
+}
+
+/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox flag is the caller's. */
+unsigned hak_slab_collect_owner(struct hak_slab *s);
 
 /* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold. */
 void hak_slab_verify_owner(const struct hak_slab *s);

@@ -108,8 +108,11 @@ static size_t window_lay_out(uintptr_t base, size_t superslabs)
 static int window_try(uintptr_t base, size_t superslabs)
 {
     window_lay_out(base, superslabs);
-    int error = window_grow_area_locked(AREA_MAP, 1);
-    return error != 0 ? error : window_cover_locked(1, true);
+    int error = window_cover_locked(1, true);
+    for (int a = 0; a < AREA_COUNT && error != 0; a++)
+        if (window.areas[a].mapped_bytes != 0)
+            hak_os_unmap(window.areas[a].at, window.areas[a].mapped_bytes);
+    return error;
 }
 
 int hak_space_start(void)
