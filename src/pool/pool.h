@@ -74,7 +74,7 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero);
 void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purged);
 
 void hak_pool_count_adoption(unsigned label);
-/* Unmaps all that is cached. Returns the bytes given back. */
+/* Unmaps all superslabs without a slot in use, and purges the EMPTY slots of the others. Returns the bytes given back. */
 size_t hak_pool_trim(void);
 void hak_pool_stats(struct hak_pool_stats *out);
 /* Acquires of one stage for one class since the start. */

@@ -222,9 +222,47 @@ bool hak_pool_try_revive(size_t *superslab)
     return found;
 }
 
+/* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes them UNUSED. */
+static size_t trim_slots(size_t superslab)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    uint64_t state = hak_load_relaxed(&s->state);
+    uint32_t empty;
+    do {
+        empty = ~pool_busy(state) & pool_dirty(state);
+        if (empty == 0)
+            return 0;
+    } while (!hak_cas_acq_rel(&s->state, &state, state | empty)); /* ORDER: [slot-state] */
+    size_t bytes = 0;
+    for (uint32_t left = empty; left != 0;) {
+        unsigned at = hak_ctz64(left);
+        unsigned count = hak_ctz64(~((uint64_t)left >> at));
+        uint32_t run = hak_low_bits32(count) << at;
+        left &= ~run;
+        if (hak_os_purge(hak_superslab_address(superslab) + at * HAK_SLOT_BYTES, count * HAK_SLOT_BYTES) != 0)
+            continue;
+        hak_and_relaxed(&s->state, ~((uint64_t)run << 32));
+        bytes += count * HAK_SLOT_BYTES;
+    }
+    hak_and_seq_cst(&s->state, ~(uint64_t)empty); /* ORDER: [slot-state] the purge is over */
+    hak_pool_offer(superslab);
+    return bytes;
+}
+
 size_t hak_pool_trim(void)
 {
-    return retired_unmap(0, 0);
+    size_t bytes = 0;
+    for (size_t superslab = 0; superslab < hak_space_high_water(); superslab++) {
+        if (!(hak_load_relaxed(&hak_space_groups()[superslab / 64].avail) >> superslab % 64 & 1))
+            continue;
+        uint64_t state = hak_load_relaxed(&hak_superslab(superslab)->state);
+        /* ORDER: [slot-state] a superslab without any slot in use, mapped ahead and never used perhaps */
+        if (pool_busy(state) == 0 && hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+            hak_pool_retire(superslab);
+        else
+            bytes += trim_slots(superslab);
+    }
+    return bytes + retired_unmap(0, 0);
 }
 
 void hak_pool_fork_lock(void)
