@@ -2,13 +2,14 @@
  *
  * hakmem: a memory allocator. The public interface.
  *
- * Programs need none of this: with libhakmem linked in or preloaded, malloc and its family are hakmem. The functions here are
- * the same allocator under names of its own (for programs that keep another malloc beside it, through the
- * prefixed library), and what malloc has no name for.
+ * Programs need none of this: with libhakmem linked in or preloaded, malloc and its family are
+ * hakmem. The functions here are the same allocator under names of its own (for programs that keep
+ * another malloc beside it, through the prefixed library), and what malloc has no name for.
  *
- * All functions may be called from any thread at any time, before constructors and after destructors included, but not
- * from signal handlers. Those that allocate return NULL and set errno to ENOMEM when there is no memory, or when more than
- * PTRDIFF_MAX bytes are asked for; what was allocated before stays valid. Blocks are aligned to at least 16 bytes. */
+ * All functions may be called from any thread at any time, before constructors and after
+ * destructors included, but not from signal handlers. Those that allocate return NULL and set errno
+ * to ENOMEM when there is no memory, or when more than PTRDIFF_MAX bytes are asked for; what was
+ * allocated before stays valid. Blocks are aligned to at least 16 bytes. */
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
@@ -28,14 +29,16 @@ extern "C" {
 /* "MAJOR.MINOR.PATCH" of the library that is running; a constant. */
 const char *hakmem_version(void);
 
-/* Reads or sets a value by name. `value` receives the present value when it is not NULL; `new_value` is set when it is not NULL.
- * Returns 0, ENOENT (no such name), EPERM (the value can only be read) or EINVAL (out of range); then nothing was done.
- * Names: docs/control.md; hakmem_ctl_name(i) for i = 0, 1, ... until NULL lists them. Bytes, counts and
- * nanoseconds, as the name's ending says. */
+/* Reads or sets a value by name. `value` receives the present value when it is not NULL;
+ * `new_value` is set when it is not NULL. Returns 0, ENOENT (no such name), EPERM (the value can
+ * only be read) or EINVAL (out of range); then nothing was done. Names: docs/control.md;
+ * hakmem_ctl_name(i) for i = 0, 1, ... until NULL lists them. Bytes, counts and nanoseconds, as the
+ * name's ending says. */
 int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value);
 const char *hakmem_ctl_name(unsigned index);
 
-/* As the functions of the same name without the prefix: C17, C23 (free_sized, free_aligned_sized), POSIX, glibc. */
+/* As the functions of the same name without the prefix: C17, C23 (free_sized, free_aligned_sized),
+ * POSIX, glibc. */
 void *hakmem_malloc(size_t size);
 void *hakmem_calloc(size_t count, size_t size);
 void *hakmem_realloc(void *p, size_t size); /* size 0 frees p and returns NULL, as glibc does */
@@ -45,11 +48,13 @@ void hakmem_free_sized(void *p, size_t size);
 void hakmem_free_aligned_sized(void *p, size_t alignment, size_t size);
 void hakmem_cfree(void *p);
 void *hakmem_aligned_alloc(size_t alignment, size_t size);
-void *hakmem_memalign(size_t alignment, size_t size); /* other than powers of two are rounded up, as in glibc */
+void *hakmem_memalign(size_t alignment,
+                      size_t size); /* other than powers of two are rounded up, as in glibc */
 int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
 void *hakmem_valloc(size_t size);
 void *hakmem_pvalloc(size_t size);
-size_t hakmem_malloc_usable_size(void *p); /* all of it may be written; constant for a block's life */
+size_t hakmem_malloc_usable_size(
+    void *p); /* all of it may be written; constant for a block's life */
 
 struct mallinfo hakmem_mallinfo(void);
 struct mallinfo2 hakmem_mallinfo2(void);

@@ -5,17 +5,6 @@
 
 #include "heap/heap.h"
 
-/* The public functions are named hakmem_x; in the libraries that replace malloc each has its usual name as an alias. */
-#ifndef HAK_INTERPOSE
-#define HAK_INTERPOSE 0
-#endif
-#if HAK_INTERPOSE
-#define HAK_ALSO(result, name, parameters, target)                                                                     \
-    HAK_PUBLIC result name parameters __attribute__((alias(#target), copy(target)));
-#else
-#define HAK_ALSO(result, name, parameters, target)
-#endif
-
 struct hak_options {
     bool stats;       /* a summary on stderr at exit */
     bool stage_stats; /* the pool's stages on stderr at exit */
@@ -25,14 +14,16 @@ struct hak_options {
 };
 extern struct hak_options hak_options;
 
-/* Reads the environment; warns on stderr about what it does not understand. Once, by the constructor. */
+/* Reads the environment; warns on stderr about what it does not understand. Once, by the
+ * constructor. */
 void hak_options_read(char **environment);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);
 void hak_report_stages(void);
 
-/* free() of what no layer below knows: passed on to its allocator, or the end of the process. errno is kept. */
+/* free() of what no layer below knows: passed on to its allocator, or the end of the process. errno
+ * is kept. */
 void hak_foreign_free(void *p);
 void hak_foreign_start(void);
 

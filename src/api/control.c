@@ -44,7 +44,8 @@ static const struct control controls[] = {
     {"pool.acquired.fresh", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_FRESH])},
 };
 #define CONTROLS (sizeof controls / sizeof controls[0])
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "the members of a snapshot are all read as 64 bits");
+_Static_assert(sizeof(size_t) == sizeof(uint64_t),
+               "the members of a snapshot are all read as 64 bits");
 
 HAK_PUBLIC const char *hakmem_ctl_name(unsigned index)
 {
@@ -73,8 +74,9 @@ HAK_PUBLIC int hakmem_malloc_trim(size_t pad)
     return hak_heap_trim() > 0;
 }
 
-/* M_TRIM_THRESHOLD bounds what is kept, as in glibc. The others tune mechanisms that hakmem does not have, and are
- * accepted as glibc accepts them; a value out of glibc's own range is refused, and so is M_PERTURB. */
+/* M_TRIM_THRESHOLD bounds what is kept, as in glibc. The others tune mechanisms that hakmem does
+ * not have, and are accepted as glibc accepts them; a value out of glibc's own range is refused,
+ * and so is M_PERTURB. */
 HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
 {
     enum { MXFAST_MOST = 80 * (int)sizeof(size_t) / 4, MMAP_THRESHOLD_MOST = 32 << 20 };

@@ -17,11 +17,12 @@ void hak_foreign_start(void)
     foreign_first_break = sbrk(0);
 }
 
-/* hakmem never moves the program break, so what lies between its first place and the present one is another allocator's: glibc's
- * own malloc, reached through a handle. */
+/* hakmem never moves the program break, so what lies between its first place and the present one is
+ * another allocator's: glibc's own malloc, reached through a handle. */
 static bool foreign_is_on_the_break(const void *p)
 {
-    return foreign_first_break != NULL && (const char *)p >= foreign_first_break && (const char *)p < (const char *)sbrk(0);
+    return foreign_first_break != NULL && (const char *)p >= foreign_first_break &&
+           (const char *)p < (const char *)sbrk(0);
 }
 
 /* The next free() in the order of the libraries. */
@@ -30,7 +31,8 @@ static void (*foreign_next_free(void))(void *)
     if (dlsym == NULL)
         return NULL;
     void (*next)(void *);
-    *(void **)(&next) = dlsym(RTLD_NEXT, "free"); /* how POSIX says to turn an object pointer into a function's */
+    *(void **)(&next) =
+        dlsym(RTLD_NEXT, "free"); /* how POSIX says to turn an object pointer into a function's */
     return next;
 }
 

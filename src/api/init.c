@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * api: the constructor and the destructor of the library. Nothing depends on when they run: memory is served before the one and
- * after the other. The constructor reads options and prepares for fork; the destructor prints what was asked for. */
+ * api: the constructor and the destructor of the library. Nothing depends on when they run: memory
+ * is served before the one and after the other. The constructor reads options and prepares for
+ * fork; the destructor prints what was asked for. */
 #include "api/api_internal.h"
 
 #include <pthread.h>
@@ -11,6 +12,8 @@ __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
     hak_options_read(environ);
+    if (hak_options.stats || hak_options.stage_stats)
+        hak_os_keep_stderr();
     pthread_atfork(hak_heap_fork_prepare, hak_heap_fork_parent, hak_heap_fork_child);
 }
 

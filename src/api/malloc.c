@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * api: the malloc family. Arguments are checked here as glibc, POSIX and C define them; everything else is the heap layer's.
- * stdlib.h is not included on purpose: its attributes for malloc would clash with the aliases. */
+ * api: the malloc family. Arguments are checked here as glibc, POSIX and C define them; everything
+ * else is the heap layer's. stdlib.h is not included on purpose: its attributes for malloc would
+ * clash with the aliases. */
 #include "api/api_internal.h"
 
 #include <errno.h>

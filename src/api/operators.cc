@@ -2,9 +2,10 @@
 //
 // api: the C++ operators new and delete, all of them ([new.delete] in ISO C++20).
 //
-// In libhakmem.so everything of the C++ runtime is a weak reference (HAK_CXX_WEAK), so that C programs need no libstdc++; in a C++
-// program libstdc++ (or libc++) is there and the references find it. The static library has ordinary references: only programs
-// that use the operators pull this member in.
+// In libhakmem.so everything of the C++ runtime is a weak reference (HAK_CXX_WEAK), so that C
+// programs need no libstdc++; in a C++ program libstdc++ (or libc++) is there and the references
+// find it. The static library has ordinary references: only programs that use the operators pull
+// this member in.
 #include <cstddef>
 #include <new>
 
@@ -23,8 +24,10 @@ void hakmem_free(void *p);
 #if HAK_CXX_WEAK
 __asm__(".weak __gxx_personality_v0, __cxa_begin_catch, __cxa_end_catch, _Unwind_Resume\n"
         ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv, _ZSt9terminatev");
-extern "C" std::new_handler operators_get_handler() __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-extern "C" [[noreturn]] void operators_throw() __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+extern "C" std::new_handler operators_get_handler() __asm__("_ZSt15get_new_handlerv")
+    __attribute__((weak));
+extern "C" [[noreturn]] void operators_throw() __asm__("_ZSt17__throw_bad_allocv")
+    __attribute__((weak));
 
 static std::new_handler operators_handler()
 {
@@ -55,7 +58,8 @@ static inline void *operators_try(std::size_t size, std::size_t alignment)
 }
 
 // The loop that the standard asks for: try, call the handler, try again; without a handler throw.
-__attribute__((noinline, cold)) static void *operators_new_slow(std::size_t size, std::size_t alignment)
+__attribute__((noinline, cold)) static void *operators_new_slow(std::size_t size,
+                                                                std::size_t alignment)
 {
     for (;;) {
         std::new_handler handler = operators_handler();
@@ -68,7 +72,8 @@ __attribute__((noinline, cold)) static void *operators_new_slow(std::size_t size
     }
 }
 
-__attribute__((noinline, cold)) static void *operators_new_slow_nothrow(std::size_t size, std::size_t alignment) noexcept
+__attribute__((noinline, cold)) static void *operators_new_slow_nothrow(
+    std::size_t size, std::size_t alignment) noexcept
 {
     try {
         return operators_handler() == nullptr ? nullptr : operators_new_slow(size, alignment);

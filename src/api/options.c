@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * api: options. One table; HAKMEM_<NAME>=value beats HAKMEM_CONF="name:value,name:value", and both are ignored in
- * programs with raised privileges, as secure_getenv does. What is not understood is said once on stderr, with the nearest name. */
+ * api: options. One table; HAKMEM_<NAME>=value beats HAKMEM_CONF="name:value,name:value", and both
+ * are ignored in programs with raised privileges, as secure_getenv does. What is not understood is
+ * said once on stderr, with the nearest name. */
 #include "api/api_internal.h"
 
 #include <string.h>
@@ -31,7 +32,8 @@ static const struct option options[] = {
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
-/* Names that mean something to others: to the hakmem command, or to the reader of this very table. */
+/* Names that mean something to others: to the hakmem command, or to the reader of this very table.
+ */
 static const char *const options_of_others[] = {"CONF", "LIBRARY"};
 
 #define PREFIX "HAKMEM_"
@@ -42,7 +44,8 @@ static bool options_same_name(const char *s, size_t length, const char *name)
     return strlen(name) == length && strncasecmp(s, name, length) == 0;
 }
 
-/* The Levenshtein distance, for names of up to 40 characters (R. A. Wagner and M. J. Fischer, 1974). */
+/* The Levenshtein distance, for names of up to 40 characters (R. A. Wagner and M. J. Fischer,
+ * 1974). */
 static unsigned options_distance(const char *a, size_t a_length, const char *b)
 {
     unsigned row[41];
@@ -71,7 +74,8 @@ static void options_add_n(struct hak_text *text, const char *s, size_t length)
     hak_text_string(text, piece);
 }
 
-static void options_warn(const char *what, const char *s, size_t length, const char *advice, const char *name)
+static void options_warn(const char *what, const char *s, size_t length, const char *advice,
+                         const char *name)
 {
     char line[256];
     struct hak_text text;
@@ -96,7 +100,8 @@ static void options_warn_unknown(const char *s, size_t length)
             nearest = options[i].name;
         }
     }
-    options_warn("unknown option " PREFIX, s, length, " is ignored; the nearest name is " PREFIX, nearest);
+    options_warn("unknown option " PREFIX, s, length, " is ignored; the nearest name is " PREFIX,
+                 nearest);
 }
 
 static bool options_parse_flag(const char *s, size_t length, bool *value)
@@ -112,7 +117,8 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
-static void options_set(const char *name, size_t name_length, const char *value, size_t value_length)
+static void options_set(const char *name, size_t name_length, const char *value,
+                        size_t value_length)
 {
     for (size_t i = 0; i < OPTIONS; i++) {
         const struct option *o = &options[i];
@@ -121,11 +127,13 @@ static void options_set(const char *name, size_t name_length, const char *value,
         uint64_t number;
         if (o->kind == OPTION_FLAG) {
             if (!options_parse_flag(value, value_length, o->value))
-                options_warn("bad value \"", value, value_length, "\" (0 or 1 is wanted) for " PREFIX, o->name);
+                options_warn("bad value \"", value, value_length,
+                             "\" (0 or 1 is wanted) for " PREFIX, o->name);
         } else if (hak_text_parse_size(value, value_length, &number) && number <= o->most) {
             *(uint64_t *)o->value = number;
         } else {
-            options_warn("bad value \"", value, value_length, "\" (a number below 2^32 is wanted) for " PREFIX, o->name);
+            options_warn("bad value \"", value, value_length,
+                         "\" (a number below 2^32 is wanted) for " PREFIX, o->name);
         }
         return;
     }

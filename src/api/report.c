@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * api: what is in use, as glibc's functions and our own summary tell it. Numbers are taken heap by heap under its lock: each heap's are
- * consistent, their sum is of nearly one moment. */
+ * api: what is in use, as glibc's functions and our own summary tell it. Numbers are taken heap by
+ * heap under its lock: each heap's are consistent, their sum is of nearly one moment. */
 #include "api/api_internal.h"
 
 #include "hakmem.h"
@@ -20,8 +20,8 @@ void hak_snapshot_take(struct hak_snapshot *out)
     hak_pool_stats(&out->pool);
     out->live_bytes = out->cache.used_bytes + out->large.large_bytes + out->large.huge_bytes;
     out->live_blocks = out->cache.used_blocks + out->large.large_blocks + out->large.huge_blocks;
-    out->held_bytes = out->cache.slab_bytes + out->large.large_bytes + out->large.huge_bytes + out->large.cached_bytes +
-                      out->pool.retired_now * HAK_SUPERSLAB_BYTES;
+    out->held_bytes = out->cache.slab_bytes + out->large.large_bytes + out->large.huge_bytes +
+                      out->large.cached_bytes + out->pool.retired_now * HAK_SUPERSLAB_BYTES;
 }
 
 HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
@@ -64,7 +64,8 @@ HAK_PUBLIC struct mallinfo hakmem_mallinfo(void)
     };
 }
 
-static void report_number(struct hak_text *text, const char *before, uint64_t value, const char *after)
+static void report_number(struct hak_text *text, const char *before, uint64_t value,
+                          const char *after)
 {
     hak_text_string(text, before);
     hak_text_decimal(text, value);
@@ -114,7 +115,8 @@ HAK_PUBLIC int hakmem_malloc_info(int options, FILE *stream)
     report_number(&text, " <total type=\"mmap\" count=\"", s.large.huge_blocks, "\"");
     report_number(&text, " size=\"", s.large.huge_bytes, "\"/>\n");
     report_number(&text, " <total type=\"rest\" count=\"", s.cache.bin_blocks, "\"");
-    report_number(&text, " size=\"", s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes), "\"/>\n");
+    report_number(&text, " size=\"",
+                  s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes), "\"/>\n");
     report_number(&text, " <live count=\"", s.live_blocks, "\"");
     report_number(&text, " size=\"", s.live_bytes, "\"/>\n");
     report_number(&text, " <system type=\"current\" size=\"", s.held_bytes, "\"/>\n</malloc>\n");

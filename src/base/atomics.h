@@ -2,9 +2,9 @@
  *
  * base: atomic operations with the memory order in the name.
  *
- * The only file that names memory_order_*. Everything stronger than relaxed is followed, where it is
- * used, by a comment "ORDER: [tag]" that names the operation on the other side; a gate checks that
- * each tag has both sides. Any layer may include it. */
+ * The only file that names memory_order_*. Everything stronger than relaxed is followed, where it
+ * is used, by a comment "ORDER: [tag]" that names the operation on the other side; a gate checks
+ * that each tag has both sides. Any layer may include it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -32,7 +32,8 @@
 #define hak_and_relaxed(p, v) atomic_fetch_and_explicit((p), (v), memory_order_relaxed)
 #define hak_and_seq_cst(p, v) atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
 
-/* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says otherwise. */
+/* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says
+ * otherwise. */
 #define hak_cas_relaxed(p, expected, v)                                                            \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed,            \
                                             memory_order_relaxed)
@@ -49,8 +50,8 @@
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_seq_cst,              \
                                           memory_order_relaxed)
 
-/* A counter that only one thread at a time writes (its owner, or whoever holds its lock) and any may read: no locked
- * instruction. */
+/* A counter that only one thread at a time writes (its owner, or whoever holds its lock) and any
+ * may read: no locked instruction. */
 #define hak_count_owner(p, n) hak_store_relaxed((p), hak_load_relaxed(p) + (n))
 
 static inline void hak_cpu_pause(void)

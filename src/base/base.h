@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * base: entry header. Atomics, bits, checks and text; knows nothing of allocation or of the system. */
+ * base: entry header. Atomics, bits, checks and text; knows nothing of allocation or of the system.
+ */
 #pragma once
 
 #include "base/atomics.h"

@@ -60,7 +60,8 @@ static inline uint32_t hak_low_bits32(unsigned n)
     return n >= 32 ? UINT32_MAX : (1u << n) - 1;
 }
 
-/* The positions at which a run of n set bits of `set` begins, 1 <= n <= 32: and-ing with shifted copies, doubling. */
+/* The positions at which a run of n set bits of `set` begins, 1 <= n <= 32: and-ing with shifted
+ * copies, doubling. */
 static inline uint32_t hak_run_starts32(uint32_t set, unsigned n)
 {
     unsigned have = 1;

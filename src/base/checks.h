@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * base: branch hints and the constants that tell the builds apart. The variants are constants that the compiler folds
+ * base: branch hints and the constants that tell the builds apart. The variants are constants that
+ * the compiler folds
  * (`if (HAK_CHECKS)`), so every line is compiled in every build. */
 #pragma once
 
@@ -22,3 +23,15 @@
 #define HAK_PUBLIC __attribute__((visibility("default")))
 
 #define HAK_CACHE_LINE 64
+
+/* The public functions are named hakmem_x; in the libraries that replace malloc each has its usual
+ * name as an alias. */
+#ifndef HAK_INTERPOSE
+#define HAK_INTERPOSE 0
+#endif
+#if HAK_INTERPOSE
+#define HAK_ALSO(result, name, parameters, target)                                                 \
+    HAK_PUBLIC result name parameters __attribute__((alias(#target)));
+#else
+#define HAK_ALSO(result, name, parameters, target)
+#endif

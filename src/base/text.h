@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * base: text built in a fixed buffer. For messages and reports below the C library's stdio, which may allocate.
- * What does not fit is cut off; the buffer always ends in NUL. Any layer may call it. */
+ * base: text built in a fixed buffer. For messages and reports below the C library's stdio, which
+ * may allocate. What does not fit is cut off; the buffer always ends in NUL. Any layer may call it.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -17,6 +18,7 @@ void hak_text_string(struct hak_text *text, const char *s);
 void hak_text_decimal(struct hak_text *text, uint64_t value);
 void hak_text_hex(struct hak_text *text, uint64_t value); /* with 0x */
 
-/* Parses decimal digits with an optional suffix k, m, g or t (times 1024 each, either case, optional "iB" or "B").
- * Returns 0 and leaves *value alone when the text is anything else or does not fit. */
+/* Parses decimal digits with an optional suffix k, m, g or t (times 1024 each, either case,
+ * optional "iB" or "B"). Returns 0 and leaves *value alone when the text is anything else or does
+ * not fit. */
 int hak_text_parse_size(const char *s, size_t length, uint64_t *value);

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * cache: entry header. What a thread owns: its heap, with a bin (a stack of free blocks) for each class, its slabs, an outbox
- * for blocks of other threads' slabs and an inbox of its own slabs that others have freed into.
+ * cache: entry header. What a thread owns: its heap, with a bin (a stack of free blocks) for each
+ * class, its slabs, an outbox for blocks of other threads' slabs and an inbox of its own slabs that
+ * others have freed into.
  *
- *   bin of a class:   stack -> [NULL][oldest]...[newest]        ]     `top` at the newest, `limit` at the last place
- *                              empty: top is at the NULL        full: top == limit
+ *   bin of a class:   stack -> [NULL][oldest]...[newest]        ]     `top` at the newest, `limit`
+ * at the last place empty: top is at the NULL        full: top == limit
  *
- * The fast paths (hak_cache_pop, hak_cache_push) use only the calling thread's bins: no atomic read-modify-write, no test
- * for "no heap yet": a thread without one looks at a front in which every bin is both empty and full.
+ * The fast paths (hak_cache_pop, hak_cache_push) use only the calling thread's bins: no atomic
+ * read-modify-write, no test for "no heap yet": a thread without one looks at a front in which
+ * every bin is both empty and full.
  *
- * The heap's lock is taken once a batch by the owner, and by others that fork or look. Called by the heap layer. */
+ * The heap's lock is taken once a batch by the owner, and by others that fork or look. Called by
+ * the heap layer. */
 #pragma once
 
 #include "pool/pool.h"
 #include "slab/slab.h"
 
 #define HAK_OUTBOX_GROUPS 32u
-#define HAK_LISTS 5u        /* of slabs of a class: from nearly full to nearly empty, and the full ones */
+#define HAK_LISTS                                                                                  \
+    5u /* of slabs of a class: from nearly full to nearly empty, and the full ones                 \
+        */
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 6912u
 
@@ -25,15 +30,16 @@ struct hak_bin {
     void **limit;         /* owner */
 };
 
-/* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may lag behind, which sends a free to the
- * slow path, where it is brought up to date. A thread without a heap has slots 0 and only bins that are closed. */
+/* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may
+ * lag behind, which sends a free to the slow path, where it is brought up to date. A thread without
+ * a heap has slots 0 and only bins that are closed. */
 struct hak_front {
     struct hak_bin bins[HAK_CLASSES]; /* first: addressed by front and kind alone */
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
-    uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
-    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1]; /* begins as hak_tables.coarse_kind, becomes tiny_kind: see bins.c */
+    uint32_t tag;                      /* as in map entries: number << HAK_TAG_SHIFT; constant */
+    uint8_t tiny_kind[HAK_TINY_KINDS]; /* this thread's own: see bins.c */
 };
 
 /* Owner, under the heap's lock. */
@@ -42,7 +48,9 @@ struct hak_class_heap {
     uint16_t capacity;
     uint16_t batch;
     bool overflowed; /* since the last underflow */
-    uint8_t refills; /* modulo 256 */
+    uint8_t refills; /* up to the number at which coarse classes are left */
+    uint8_t volume;  /* refills without an overflow, modulo 256 */
+    uint8_t turns;   /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
@@ -54,7 +62,8 @@ struct hak_heap_stats {
 
 /* Blocks of one bitmap word that this thread has freed and not sent yet. */
 struct hak_outbox_group {
-    uintptr_t place; /* address of the slab's record + number of the word (records are 128 bytes apart); 0: empty */
+    uintptr_t place; /* address of the slab's record + number of the word (records are 128 bytes
+                        apart); 0: empty */
     uint64_t blocks;
 };
 
@@ -65,8 +74,9 @@ struct hak_heap {
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
     _Atomic(bool) in_use;
-    bool dead; /* its thread stayed behind in the parent of a fork */
-    bool fork_interrupted; /* owner: fork came from a signal handler that interrupted it under its own lock */
+    bool dead;             /* its thread stayed behind in the parent of a fork */
+    bool fork_interrupted; /* owner: fork came from a signal handler that interrupted it under its
+                              own lock */
     uint8_t end_rounds;
     uint16_t arena_used_bytes;
     uint32_t outbox_bytes; /* owner, as the outbox itself */
@@ -79,8 +89,9 @@ struct hak_heap {
 
 /* The calling thread's front: its heap's, or one of the two below. One pointer, initial-exec. */
 extern HAK_HIDDEN __thread struct hak_front *hak_self;
-extern HAK_HIDDEN struct hak_front hak_front_none;   /* no heap yet */
-extern HAK_HIDDEN struct hak_front hak_front_shared; /* starting or ended: works on the shared heap */
+extern HAK_HIDDEN struct hak_front hak_front_none; /* no heap yet */
+extern HAK_HIDDEN struct hak_front
+    hak_front_shared; /* starting or ended: works on the shared heap */
 
 /* A heap nobody runs: owns the slabs of ended threads and serves threads without a heap. */
 extern HAK_HIDDEN struct hak_heap *hak_orphans;
@@ -90,8 +101,9 @@ HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint6
     return (struct hak_bin *)(void *)((char *)front->bins + kind * (sizeof(struct hak_bin) / 2));
 }
 
-/* The newest block of the bin of a kind, or NULL. The bin is addressed anew for each access (HAK_OPAQUE): the machine does
- * that for free, and a compiler that keeps its address in a register spends an instruction on it. */
+/* The newest block of the bin of a kind, or NULL. The bin is addressed anew for each access
+ * (HAK_OPAQUE): the machine does that for free, and a compiler that keeps its address in a register
+ * spends an instruction on it. */
 HAK_ALWAYS_INLINE void *hak_cache_pop(struct hak_front *front, uint64_t kind)
 {
     void **top = hak_load_relaxed(&hak_bin_of_kind(front, kind)->top);
@@ -118,7 +130,8 @@ HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, vo
 /* The class in which this thread places a size up to HAK_SMALL_MAX. */
 static inline unsigned hak_front_class(const struct hak_front *front, size_t size_bytes)
 {
-    return size_bytes <= HAK_TINY_MAX ? front->tiny_kind[(size_bytes + 15) / 16] / 2u : hak_class_of(size_bytes);
+    return size_bytes <= HAK_TINY_MAX ? front->tiny_kind[(size_bytes + 15) / 16] / 2u
+                                      : hak_class_of(size_bytes);
 }
 
 static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
@@ -128,7 +141,8 @@ static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
 
 /* --- blocks; the calling thread owns the heap --- */
 
-/* A block of a class whose bin is empty; fills the bin as well. *zero says that the block reads as zero. NULL: out of memory. */
+/* A block of a class whose bin is empty; fills the bin as well. *zero says that the block reads as
+ * zero. NULL: out of memory. */
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
 /* Brings the front's copies of the window's figures up to date. */
 void hak_cache_refresh(struct hak_heap *heap);
@@ -147,7 +161,8 @@ void hak_cache_shared_free(unsigned cls, void *p);
 
 /* Makes the shared heap. Once, under the start lock. Returns 0 or an errno. */
 int hak_cache_start(void);
-/* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the caller. */
+/* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the
+ * caller. */
 struct hak_heap *hak_cache_thread_start(void);
 /* The thread ends: its slabs go to the shared heap, the heap to the next thread that starts. */
 void hak_cache_thread_end(struct hak_heap *heap);
@@ -158,7 +173,8 @@ void hak_cache_collect_orphans(void);
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);
 
-/* Bytes in use by the program and bytes free in slabs, summed over all heaps; takes each heap's lock in turn. */
+/* Bytes in use by the program and bytes free in slabs, summed over all heaps; takes each heap's
+ * lock in turn. */
 struct hak_cache_usage {
     size_t used_bytes, used_blocks; /* bins not counted */
     size_t bin_bytes, bin_blocks;

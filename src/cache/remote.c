@@ -8,9 +8,10 @@
  *     -> first into this slab: push it to the          clear the slab's flag
  *        inbox of its owner                            exchange each word of remote bits with 0
  *
- * The inbox is a list of slabs linked through their records; pushes are compare-and-swap, the only removal takes all, so there is
- * no ABA. A slab is in one inbox at most: whoever sets its flag links it. A slab may change its owner, or be released,
- * while it waits in an inbox: then it is handed on, or dropped. */
+ * The inbox is a list of slabs linked through their records; pushes are compare-and-swap, the only
+ * removal takes all, so there is no ABA. A slab is in one inbox at most: whoever sets its flag
+ * links it. A slab may change its owner, or be released, while it waits in an inbox: then it is
+ * handed on, or dropped. */
 #include "cache/cache_internal.h"
 
 /* Links a slab into a heap's inbox. */
@@ -19,7 +20,8 @@ static void inbox_link_any(struct hak_heap *heap, struct hak_slab *s)
     struct hak_slab *head = hak_load_relaxed(&heap->inbox);
     do {
         hak_store_relaxed(&s->inbox_next, head);
-    } while (!hak_cas_seq_cst(&heap->inbox, &head, s)); /* ORDER: [inbox-list] the link; seq_cst for [slab-owner] */
+    } while (!hak_cas_seq_cst(&heap->inbox, &head,
+                              s)); /* ORDER: [inbox-list] the link; seq_cst for [slab-owner] */
 }
 
 void hak_inbox_push_any(struct hak_slab *s)
@@ -28,16 +30,17 @@ void hak_inbox_push_any(struct hak_slab *s)
         struct hak_heap *owner = hak_load_seq_cst(&s->owner); /* ORDER: [slab-owner] */
         if (owner != NULL) {
             inbox_link_any(owner, s);
-            /* The owner may have given the slab away and taken its inbox for the last time in between: either that saw
-             * the slab, or this sees the new owner. ORDER: [slab-owner] */
+            /* The owner may have given the slab away and taken its inbox for the last time in
+             * between: either that saw the slab, or this sees the new owner. ORDER: [slab-owner] */
             if (hak_load_seq_cst(&s->owner) != owner)
                 hak_inbox_forward_any(owner);
             return;
         }
-        /* All blocks have been collected already and the slab was released. Whoever gets it next may count on the flag. */
-        hak_exchange_seq_cst(&s->in_inbox, false);      /* ORDER: [inbox-flag] */
-        if (hak_load_seq_cst(&s->owner) == NULL ||      /* ORDER: [slab-owner] */
-            hak_exchange_seq_cst(&s->in_inbox, true))   /* ORDER: [inbox-flag] */
+        /* All blocks have been collected already and the slab was released. Whoever gets it next
+         * may count on the flag. */
+        hak_exchange_seq_cst(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
+        if (hak_load_seq_cst(&s->owner) == NULL ||    /* ORDER: [slab-owner] */
+            hak_exchange_seq_cst(&s->in_inbox, true)) /* ORDER: [inbox-flag] */
             return;
     }
 }
@@ -45,15 +48,18 @@ void hak_inbox_push_any(struct hak_slab *s)
 /* Takes all slabs of an inbox. */
 static struct hak_slab *inbox_take_any(struct hak_heap *heap)
 {
-    return hak_exchange_seq_cst(&heap->inbox, NULL); /* ORDER: [inbox-list] seq_cst for [slab-owner] */
+    return hak_exchange_seq_cst(&heap->inbox,
+                                NULL); /* ORDER: [inbox-list] seq_cst for [slab-owner] */
 }
 
-/* Takes one slab off a list that inbox_take_any returned. From then on others may link it anywhere. */
+/* Takes one slab off a list that inbox_take_any returned. From then on others may link it anywhere.
+ */
 static struct hak_slab *inbox_next(struct hak_slab **list)
 {
     struct hak_slab *s = *list;
     *list = hak_load_relaxed(&s->inbox_next);
-    hak_exchange_acq_rel(&s->in_inbox, false); /* ORDER: [inbox-flag] before the bits are looked at */
+    hak_exchange_acq_rel(&s->in_inbox,
+                         false); /* ORDER: [inbox-flag] before the bits are looked at */
     return s;
 }
 
@@ -78,7 +84,8 @@ void hak_heap_collect_locked(struct hak_heap *heap)
     struct hak_slab *list = inbox_take_any(heap);
     while (list != NULL) {
         struct hak_slab *s = inbox_next(&list);
-        if (hak_load_relaxed(&s->owner) != heap) { /* only the holder of this lock makes this heap an owner, or no longer one */
+        if (hak_load_relaxed(&s->owner) !=
+            heap) { /* only the holder of this lock makes this heap an owner, or no longer one */
             inbox_hand_on(s);
             continue;
         }
@@ -125,9 +132,10 @@ void hak_outbox_flush(struct hak_heap *heap)
 
 #define OUTBOX_MAX_BYTES ((uint32_t)64 << 10)
 
-/* The group is another's, or it is time to send everything, or the block is in the group already. */
-static HAK_NOINLINE void outbox_add_slow(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place, uint64_t bit,
-                                         const void *p, unsigned cls)
+/* The group is another's, or it is time to send everything, or the block is in the group already.
+ */
+static HAK_NOINLINE void outbox_add_slow(struct hak_heap *heap, struct hak_outbox_group *g,
+                                         uintptr_t place, uint64_t bit, const void *p, unsigned cls)
 {
     if (g->place == place && (g->blocks & bit))
         hak_misuse(HAK_DOUBLE_FREE, p, cls);

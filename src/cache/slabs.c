@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * cache: the slabs that a heap owns: lists by room, where a new one comes from, where an empty one goes. Everything here runs under the
- * heap's lock. */
+ * cache: the slabs that a heap owns: lists by room, where a new one comes from, where an empty one
+ * goes. Everything here runs under the heap's lock. */
 #include "cache/cache_internal.h"
 
 static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
@@ -15,7 +15,7 @@ static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigne
     *head = s;
 }
 
-void hak_heap_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
+static void slabs_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     if (s->prev != NULL)
         s->prev->next = s->next;
@@ -23,6 +23,12 @@ void hak_heap_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
         heap->classes[s->cls].lists[s->list] = s->next;
     if (s->next != NULL)
         s->next->prev = s->prev;
+}
+
+void hak_heap_disown_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    slabs_unlink_locked(heap, s);
+    hak_count_owner(&heap->slabs, (size_t)-1);
 }
 
 static void slabs_set_map(struct hak_slab *s, uint32_t entry)
@@ -35,7 +41,8 @@ static void slabs_set_map(struct hak_slab *s, uint32_t entry)
 void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     slabs_set_map(s, heap->front.tag | (uint32_t)s->cls * 2u);
-    /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see hak_inbox_push_any */
+    /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see
+     * hak_inbox_push_any */
     hak_store_seq_cst(&s->owner, heap);
     hak_count_owner(&heap->slabs, (size_t)1);
     slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
@@ -44,8 +51,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     const struct hak_class *c = hak_class(s->cls);
-    hak_heap_unlink_locked(heap, s);
-    hak_count_owner(&heap->slabs, (size_t)-1);
+    hak_heap_disown_locked(heap, s);
     hak_store_seq_cst(&s->owner, NULL); /* ORDER: [slab-owner] */
     slabs_set_map(s, 0);
     hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
@@ -57,7 +63,7 @@ void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s)
         slabs_release_locked(heap, s);
         return;
     }
-    hak_heap_unlink_locked(heap, s);
+    slabs_unlink_locked(heap, s);
     slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
 }
 
@@ -78,8 +84,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     hak_heap_collect_locked(orphans);
     struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
     if (s != NULL) {
-        hak_heap_unlink_locked(orphans, s);
-        hak_count_owner(&orphans->slabs, (size_t)-1);
+        hak_heap_disown_locked(orphans, s);
         hak_heap_own_locked(heap, s);
         hak_pool_count_adoption(cls);
         hak_count_owner(&heap->stats.adopted_slabs, 1u);

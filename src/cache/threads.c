@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * cache: heaps and threads: start, end, fork. Heaps are never unmapped: when a thread ends, its slabs go to the shared heap and the
- * heap itself waits for the next thread, so a late visitor always reads a valid heap.
+ * cache: heaps and threads: start, end, fork. Heaps are never unmapped: when a thread ends, its
+ * slabs go to the shared heap and the heap itself waits for the next thread, so a late visitor
+ * always reads a valid heap.
  *
- * Lock order: registry, heaps (the shared one last), then the pool's, the window's, the records'. */
+ * Lock order: registry, heaps (the shared one last), then the pool's, the window's, the records'.
+ */
 #include "cache/cache_internal.h"
 
 #include <errno.h>
@@ -14,12 +16,11 @@
 static void *no_blocks[1];
 
 #define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
-#define BINS_CLOSED_8                                                                                                          \
+#define BINS_CLOSED_8                                                                              \
     BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED
-#define BINS_CLOSED                                                                                                            \
-    {                                                                                                                          \
-        BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8 \
-    }
+#define BINS_CLOSED                                                                                \
+    {BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8,                                   \
+     BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8}
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
@@ -93,8 +94,7 @@ static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             struct hak_slab *s;
             while ((s = from->classes[cls].lists[list]) != NULL) {
-                hak_heap_unlink_locked(from, s);
-                hak_count_owner(&from->slabs, (size_t)-1);
+                hak_heap_disown_locked(from, s);
                 hak_heap_own_locked(to, s);
             }
         }
@@ -127,7 +127,8 @@ static struct hak_heap *registry_next_dead(void)
 {
     struct hak_heap *found = NULL;
     hak_lock(&registry.lock);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL; h = h->next_heap) {
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL;
+         h = h->next_heap) {
         if (h->dead) {
             h->dead = false;
             hak_sub_relaxed(&registry.dead, 1u);
@@ -144,7 +145,8 @@ void hak_registry_bury(void)
         struct hak_heap *heap = registry_next_dead();
         if (heap == NULL)
             return;
-        /* It may have been sent in part when the process forked: what waits there is lost, at most 64 KiB. */
+        /* It may have been sent in part when the process forked: what waits there is lost, at most
+         * 64 KiB. */
         memset(heap->outbox, 0, sizeof heap->outbox);
         hak_cache_thread_end(heap);
     }
@@ -224,7 +226,8 @@ void hak_cache_fork_reset(struct hak_heap *mine)
         hak_lock_reset(&h->lock);
         if (h == mine || !hak_load_relaxed(&h->in_use) || h->dead)
             continue;
-        h->dead = true; /* its slabs are taken over when memory is next needed, not in the midst of a fork */
+        h->dead = true; /* its slabs are taken over when memory is next needed, not in the midst of
+                           a fork */
         hak_add_relaxed(&registry.dead, 1u);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * heap: entry header. Puts the layers together: routes a request by its size, a free by what the map says, starts the allocator at
- * the first call, gives threads their heaps, survives fork. Called by api only. Sets errno to ENOMEM where it returns
- * NULL; frees leave errno alone. */
+ * heap: entry header. Puts the layers together: routes a request by its size, a free by what the
+ * map says, starts the allocator at the first call, gives threads their heaps, survives fork.
+ * Called by api only. Sets errno to ENOMEM where it returns NULL; frees leave errno alone. */
 #pragma once
 
 #include "cache/cache.h"
@@ -20,7 +20,7 @@ HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
     if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
         kind = front->tiny_kind[(size_bytes + 15) / 16];
     else if (size_bytes <= HAK_SMALL_MAX)
-        kind = hak_tables.small_kind[(size_bytes + 127) / 128];
+        kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
     else
         return hak_heap_malloc_slow(size_bytes);
     void *p = hak_cache_pop(front, kind);
@@ -29,7 +29,8 @@ HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
     return p;
 }
 
-/* Puts a block of this thread's own slabs into its bin. False: anything else (NULL included), nothing was done. */
+/* Puts a block of this thread's own slabs into its bin. False: anything else (NULL included),
+ * nothing was done. */
 HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
 {
     struct hak_front *front = hak_self;
@@ -44,14 +45,16 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
 
 /* --- slow paths --- */
 
-/* False: p is not a block of ours (it may be freed already, or never have been one); nothing was done. */
+/* False: p is not a block of ours (it may be freed already, or never have been one); nothing was
+ * done. */
 bool hak_heap_free_slow(void *p);
 void *hak_heap_calloc(size_t bytes);
 /* align a power of two, any size. */
 void *hak_heap_aligned(size_t align_bytes, size_t size_bytes);
 /* What may be written from p on; 0 when p is not a block of ours. */
 size_t hak_heap_usable_bytes(const void *p);
-/* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was. */
+/* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was.
+ */
 void *hak_heap_realloc(void *p, size_t bytes);
 
 /* Why p is no block that can be freed, for a message; a constant string. */
@@ -60,13 +63,16 @@ const char *hak_heap_why_not(const void *p);
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
 
-/* Gives the calling thread its heap; NULL for a thread that is starting or ending, or without memory. */
+/* Gives the calling thread its heap; NULL for a thread that is starting or ending, or without
+ * memory. */
 struct hak_heap *hak_heap_open_slow(void);
 
 static inline struct hak_heap *hak_heap_self_slow(void)
 {
     struct hak_front *front = hak_self;
-    return HAK_LIKELY(front != &hak_front_none && front != &hak_front_shared) ? hak_heap_of_front(front) : hak_heap_open_slow();
+    return HAK_LIKELY(front != &hak_front_none && front != &hak_front_shared)
+               ? hak_heap_of_front(front)
+               : hak_heap_open_slow();
 }
 
 bool hak_heap_started(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes back. */
+ * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes
+ * back. */
 #include "heap/heap.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ void *hak_heap_calloc(size_t bytes)
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
 
-/* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of 64 KiB. */
+/* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of
+ * 64 KiB. */
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
     unsigned cls = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
@@ -99,7 +101,8 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
 bool hak_heap_free_slow(void *p)
 {
     size_t slot = hak_slot_of(p);
-    uint32_t entry = slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
+    uint32_t entry =
+        slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
     uint32_t kind = entry & HAK_KIND_MASK;
     if (HAK_UNLIKELY(entry == 0))
         return false;

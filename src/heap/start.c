@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * heap: the first call of the process, the first and the last of a thread, and fork. There is no constructor that anything here
- * depends on: whoever comes first starts it. */
+ * heap: the first call of the process, the first and the last of a thread, and fork. There is no
+ * constructor that anything here depends on: whoever comes first starts it. */
 #include "heap/heap.h"
 
 #include <limits.h>
@@ -32,7 +32,8 @@ static bool start_process(void)
         done = hak_space_start() == 0 && hak_cache_start() == 0;
         start.has_key = done && pthread_key_create(&start.key, start_thread_end) == 0;
         if (done)
-            hak_store_release(&start.done, true); /* ORDER: [start] everything the first call has set up */
+            hak_store_release(&start.done,
+                              true); /* ORDER: [start] everything the first call has set up */
     }
     hak_unlock(&start.lock);
     return done;
@@ -50,12 +51,14 @@ HAK_COLD struct hak_heap *hak_heap_open_slow(void)
     return heap;
 }
 
-/* The key's destructor. Other destructors may still allocate and free, so the heap stays until the last of the rounds that POSIX
- * promises; what comes even later is served by the shared heap. */
+/* The key's destructor. Other destructors may still allocate and free, so the heap stays until the
+ * last but one of the rounds that POSIX promises (in the last one others that wait end, sanitizers
+ * among them); what comes even later is served by the shared heap. */
 static void start_thread_end(void *value)
 {
     struct hak_heap *heap = value;
-    if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(start.key, heap) == 0)
+    if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 &&
+        pthread_setspecific(start.key, heap) == 0)
         return;
     hak_self = &hak_front_shared;
     hak_cache_thread_end(heap);
@@ -65,7 +68,9 @@ static void start_thread_end(void *value)
 
 static struct hak_heap *fork_self(void)
 {
-    return hak_self == &hak_front_none || hak_self == &hak_front_shared ? NULL : hak_heap_of_front(hak_self);
+    return hak_self == &hak_front_none || hak_self == &hak_front_shared
+               ? NULL
+               : hak_heap_of_front(hak_self);
 }
 
 void hak_heap_fork_prepare(void)

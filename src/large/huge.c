@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * large: huge blocks: runs of whole superslabs of the window, of which only what is needed is mapped. Growing maps more
- * behind the block, shrinking unmaps, moving moves pages. Freed ones are kept in a small cache. See large.h. */
+ * large: huge blocks: runs of whole superslabs of the window, of which only what is needed is
+ * mapped. Growing maps more behind the block, shrinking unmaps, moving moves pages. Freed ones are
+ * kept in a small cache. See large.h. */
 #include "large/large_internal.h"
 
 #define CACHE_ENTRIES 32u
@@ -48,7 +49,8 @@ static size_t cache_take_locked(unsigned i)
 static bool cache_fits(size_t superslab, size_t bytes, size_t align)
 {
     size_t have = huge_record(superslab)->huge.mapped_bytes;
-    return have >= bytes && have - bytes <= bytes / 4 && ((uintptr_t)hak_superslab_address(superslab) & (align - 1)) == 0;
+    return have >= bytes && have - bytes <= bytes / 4 &&
+           ((uintptr_t)hak_superslab_address(superslab) & (align - 1)) == 0;
 }
 
 static bool cache_try_get(size_t bytes, size_t align, size_t *superslab)
@@ -59,26 +61,30 @@ static bool cache_try_get(size_t bytes, size_t align, size_t *superslab)
         size_t s = cache.entries[i].superslab;
         if (cache_fits(s, bytes, align) &&
             (best == CACHE_ENTRIES ||
-             huge_record(s)->huge.mapped_bytes < huge_record(cache.entries[best].superslab)->huge.mapped_bytes))
+             huge_record(s)->huge.mapped_bytes <
+                 huge_record(cache.entries[best].superslab)->huge.mapped_bytes))
             best = i;
     }
     if (best != CACHE_ENTRIES)
         *superslab = cache_take_locked(best);
     hak_unlock(&cache.lock);
-    hak_add_relaxed(best != CACHE_ENTRIES ? &hak_large_counters.cache_hits : &hak_large_counters.cache_misses, 1u);
+    hak_add_relaxed(best != CACHE_ENTRIES ? &hak_large_counters.cache_hits
+                                          : &hak_large_counters.cache_misses,
+                    1u);
     return best != CACHE_ENTRIES;
 }
 
 /* Takes the oldest block out if the cache is over a limit. */
-static bool cache_try_evict(size_t budget_bytes, uint64_t since_ns, unsigned most, size_t *superslab)
+static bool cache_try_evict(size_t budget_bytes, uint64_t since_ns, unsigned most,
+                            size_t *superslab)
 {
     hak_lock(&cache.lock);
     unsigned oldest = 0;
     for (unsigned i = 1; i < cache.count; i++)
         if (cache.entries[i].freed_ns < cache.entries[oldest].freed_ns)
             oldest = i;
-    bool evict = cache.count > 0 &&
-                 (cache.bytes > budget_bytes || cache.count > most || cache.entries[oldest].freed_ns < since_ns);
+    bool evict = cache.count > 0 && (cache.bytes > budget_bytes || cache.count > most ||
+                                     cache.entries[oldest].freed_ns < since_ns);
     if (evict)
         *superslab = cache_take_locked(oldest);
     hak_unlock(&cache.lock);
@@ -134,7 +140,8 @@ static void *huge_publish(size_t superslab)
 {
     hak_add_relaxed(&hak_large_counters.huge_bytes, huge_record(superslab)->huge.mapped_bytes);
     hak_add_relaxed(&hak_large_counters.huge_blocks, 1u);
-    hak_store_release(hak_map_entry(superslab * HAK_SLOTS), HAK_KIND_HUGE); /* ORDER: [large-entry] */
+    hak_store_release(hak_map_entry(superslab * HAK_SLOTS),
+                      HAK_KIND_HUGE); /* ORDER: [large-entry] */
     return hak_superslab_address(superslab);
 }
 
@@ -176,7 +183,8 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 
 static void huge_set_bytes(struct hak_superslab *r, size_t bytes)
 {
-    hak_add_relaxed(&hak_large_counters.huge_bytes, bytes - r->huge.mapped_bytes); /* modulo 2^64: shrinks too */
+    hak_add_relaxed(&hak_large_counters.huge_bytes,
+                    bytes - r->huge.mapped_bytes); /* modulo 2^64: shrinks too */
     r->huge.mapped_bytes = bytes;
 }
 
@@ -217,7 +225,8 @@ static void *huge_try_move(size_t superslab, size_t bytes)
     size_t to;
     if (!huge_try_map(bytes, HAK_SUPERSLAB_BYTES, &to))
         return NULL;
-    if (hak_os_move(hak_superslab_address(superslab), hak_superslab_address(to), r->huge.mapped_bytes, false) != 0) {
+    if (hak_os_move(hak_superslab_address(superslab), hak_superslab_address(to),
+                    r->huge.mapped_bytes, false) != 0) {
         huge_unmap(to);
         return NULL;
     }

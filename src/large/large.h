@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * large: blocks that are no slab's: large ones are runs of slots of the shared pool (to 1 MiB), huge ones runs of whole
- * superslabs. Both are found through the map: the entry of the first slot has the kind, the entries behind it are 0.
- * Freed huge blocks wait in a cache (best fit, a quarter of slack, limits in bytes and age).
+ * large: blocks that are no slab's: large ones are runs of slots of the shared pool (to 1 MiB),
+ * huge ones runs of whole superslabs. Both are found through the map: the entry of the first slot
+ * has the kind, the entries behind it are 0. Freed huge blocks wait in a cache (best fit, a quarter
+ * of slack, limits in bytes and age).
  *
- * Any thread, lock-free for large, one lock for the huge cache. Called by the heap layer. It never writes into a block
- * (but for copying nothing: moves are moves of pages). */
+ * Any thread, lock-free for large, one lock for the huge cache. Called by the heap layer. It never
+ * writes into a block (but for copying nothing: moves are moves of pages). */
 #pragma once
 
 #include "pool/pool.h"
 #include "slab/slab.h"
 
 #define HAK_LARGE_MAX ((size_t)1 << 20)
-/* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX before. */
+/* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX
+ * before. */
 #define HAK_HUGE_MAX ((size_t)1 << 46)
 /* From this size on a block that has to move is moved page by page (mremap) rather than copied. */
 #define HAK_MOVE_MIN ((size_t)256 << 10)
 
-/* size > 0, align a power of two (any). *zero says that the block reads as zero. NULL: out of memory. */
+/* size > 0, align a power of two (any). *zero says that the block reads as zero. NULL: out of
+ * memory. */
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 
-/* `entry` is what the map said of p's slot: kind large or huge. False when p is not the beginning of the block, or the block
- * has been freed meanwhile: nothing was done. */
+/* `entry` is what the map said of p's slot: kind large or huge. False when p is not the beginning
+ * of the block, or the block has been freed meanwhile: nothing was done. */
 bool hak_large_free(void *p, uint32_t entry);
 /* What may be written from p on; 0 when p is not the beginning of the block. */
 size_t hak_large_usable_bytes(const void *p, uint32_t entry);
 
-/* Resizes without copying: in place, or by moving pages. NULL: not possible so; nothing was changed. new_bytes > HAK_SMALL_MAX. */
+/* Resizes without copying: in place, or by moving pages. NULL: not possible so; nothing was
+ * changed. new_bytes > HAK_SMALL_MAX. */
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes);
 
 struct hak_large_stats {

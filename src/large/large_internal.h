@@ -15,6 +15,6 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 /* The caller has taken the map entry away and so owns the block. */
 void hak_huge_free(size_t superslab);
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
-/* A huge block of new_bytes to which the pages of [from, from + from_bytes) have been moved; NULL: not possible.
- * The source stays mapped, zero. */
+/* A huge block of new_bytes to which the pages of [from, from + from_bytes) have been moved; NULL:
+ * not possible. The source stays mapped, zero. */
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes);

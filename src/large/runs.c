@@ -93,7 +93,8 @@ static bool large_begins(const void *p, uint32_t entry)
 bool hak_large_free(void *p, uint32_t entry)
 {
     size_t slot = hak_slot_of(p);
-    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone */
+    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone
+     */
     if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))
         return false;
     if (entry == HAK_KIND_LARGE)
@@ -108,12 +109,14 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
     if (!large_begins(p, entry))
         return 0;
     size_t slot = hak_slot_of(p);
-    return entry == HAK_KIND_LARGE ? hak_slab_record(slot)->large_bytes : hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
+    return entry == HAK_KIND_LARGE ? hak_slab_record(slot)->large_bytes
+                                   : hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
 }
 
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)
 {
     if (new_bytes > HAK_HUGE_MAX)
         return NULL;
-    return entry == HAK_KIND_LARGE ? runs_try_resize(p, new_bytes) : hak_huge_try_resize(hak_slot_of(p) / HAK_SLOTS, new_bytes);
+    return entry == HAK_KIND_LARGE ? runs_try_resize(p, new_bytes)
+                                   : hak_huge_try_resize(hak_slot_of(p) / HAK_SLOTS, new_bytes);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: a mutex of one futex word, with the three states of "Futexes Are Tricky" (U. Drepper, 2011), and a short spin first:
- * the critical sections are tens of nanoseconds long. Never recursive. */
+ * os: a mutex of one futex word, with the three states of "Futexes Are Tricky" (U. Drepper, 2011),
+ * and a short spin first: the critical sections are tens of nanoseconds long. Never recursive. */
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
@@ -17,7 +17,8 @@ static uintptr_t lock_self(void)
 bool hak_try_lock(struct hak_lock *lock)
 {
     uint32_t expected = LOCK_FREE;
-    if (!hak_cas_acquire(&lock->state, &expected, (uint32_t)LOCK_HELD)) /* ORDER: [lock] what the last holder wrote */
+    if (!hak_cas_acquire(&lock->state, &expected,
+                         (uint32_t)LOCK_HELD)) /* ORDER: [lock] what the last holder wrote */
         return false;
     hak_store_relaxed(&lock->holder, lock_self());
     return true;

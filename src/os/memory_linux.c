@@ -16,7 +16,8 @@
 
 static long memory_mmap(void *at, size_t bytes, int protection, int flags)
 {
-    return hak_syscall6(SYS_mmap, (long)at, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return hak_syscall6(SYS_mmap, (long)at, (long)bytes, protection,
+                        MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 }
 
 static bool memory_failed(long result)
@@ -32,7 +33,8 @@ int hak_os_map_at(void *at, size_t bytes)
     if ((void *)got == at)
         return 0;
     /* A kernel (or valgrind) that does not know the flag takes the address for a hint. */
-    hak_os_unmap((void *)got, bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
+    hak_os_unmap((void *)got,
+                 bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
     return EEXIST;
 }
 
@@ -68,7 +70,8 @@ int hak_os_find_hole(size_t bytes, uintptr_t *out)
     if (memory_failed(got))
         return (int)-got;
     *out = (uintptr_t)got;
-    return hak_os_unmap((void *)got, bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
+    return hak_os_unmap((void *)got,
+                        bytes); /* NOLINT(performance-no-int-to-ptr): an address from the kernel */
 }
 
 bool hak_os_addresses_restricted(void)

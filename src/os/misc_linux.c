@@ -5,13 +5,16 @@
 #include "os/syscall_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t hak_os_now_ns(void)
 {
-    /* The vDSO answers without a system call. clock_gettime sets errno only on failure, which these arguments exclude. */
+    /* The vDSO answers without a system call. clock_gettime sets errno only on failure, which these
+     * arguments exclude. */
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -21,18 +24,31 @@ uint64_t hak_os_random(void)
 {
     enum { NONBLOCK = 1 };
     uint64_t value = 0;
-    if (hak_syscall6(SYS_getrandom, (long)&value, sizeof value, NONBLOCK, 0, 0, 0) == (long)sizeof value)
+    if (hak_syscall6(SYS_getrandom, (long)&value, sizeof value, NONBLOCK, 0, 0, 0) ==
+        (long)sizeof value)
         return value;
-    /* Early in boot, or refused by seccomp: the clock and an address that the kernel has randomised. */
+    /* Early in boot, or refused by seccomp: the clock and an address that the kernel has
+     * randomised. */
     value = (uint64_t)(uintptr_t)&value ^ (hak_os_now_ns() << 20);
     value *= 0x9e3779b97f4a7c15u;
     return value ^ (value >> 29);
 }
 
+static int misc_stderr = STDERR_FILENO;
+
+void hak_os_keep_stderr(void)
+{
+    enum { ABOVE_THE_PROGRAMS_OWN = 700 };
+    long kept =
+        hak_syscall6(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, ABOVE_THE_PROGRAMS_OWN, 0, 0, 0);
+    if (kept > 0)
+        misc_stderr = (int)kept;
+}
+
 void hak_os_write_stderr(const char *text, size_t bytes)
 {
     while (bytes > 0) {
-        long written = hak_syscall6(SYS_write, 2, (long)text, (long)bytes, 0, 0, 0);
+        long written = hak_syscall6(SYS_write, misc_stderr, (long)text, (long)bytes, 0, 0, 0);
         if (written == -EINTR)
             continue;
         if (written <= 0)
@@ -51,7 +67,8 @@ _Noreturn void hak_os_die(const char *text)
     hak_text_string(&out, text);
     *out.at++ = '\n'; /* fits: one byte was kept back */
     hak_os_write_stderr(line, (size_t)(out.at - line));
-    /* Not abort(): it flushes nothing on Linux, but may take locks that the interrupted thread holds. */
+    /* Not abort(): it flushes nothing on Linux, but may take locks that the interrupted thread
+     * holds. */
     struct sigaction fall_back = {.sa_handler = SIG_DFL};
     sigset_t abort_only;
     sigemptyset(&abort_only);

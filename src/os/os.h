@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: the contract with the operating system: memory, time, locks, randomness, the last words of a process.
- * One file a platform behind it; tests replace single functions (the linker's --wrap). Nothing here touches errno,
- * allocates, or calls anything in libc that might. All functions: any thread.
+ * os: the contract with the operating system: memory, time, locks, randomness, the last words of a
+ * process. One file a platform behind it; tests replace single functions (the linker's --wrap).
+ * Nothing here touches errno, allocates, or calls anything in libc that might. All functions: any
+ * thread.
  *
- * Errors: functions that can be refused return 0 on success and a positive errno value otherwise. */
+ * Errors: functions that can be refused return 0 on success and a positive errno value otherwise.
+ */
 #pragma once
 
 #include "base/base.h"
@@ -18,26 +20,30 @@
 
 /* --- memory: private, anonymous, readable and writable, zero when first touched --- */
 
-/* Maps [at, at + bytes) exactly there; EEXIST if anything is mapped in that range. at and bytes page aligned. */
+/* Maps [at, at + bytes) exactly there; EEXIST if anything is mapped in that range. at and bytes
+ * page aligned. */
 int hak_os_map_at(void *at, size_t bytes);
 /* Maps bytes anywhere. */
 int hak_os_map(size_t bytes, void **out);
 int hak_os_unmap(void *at, size_t bytes);
 /* Gives the pages back; the range stays mapped and reads as zero afterwards. */
 int hak_os_purge(void *at, size_t bytes);
-/* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is replaced. With keep_source
- * the source stays mapped and reads as zero; without, it is unmapped. */
+/* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
+ * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
-/* An address at which `bytes` were free a moment ago, chosen by the system; nothing is kept mapped. */
+/* An address at which `bytes` were free a moment ago, chosen by the system; nothing is kept mapped.
+ */
 int hak_os_find_hole(size_t bytes, uintptr_t *out);
-/* True where the program's address space is not ours to choose addresses in (under a sanitizer with a shadow). */
+/* True where the program's address space is not ours to choose addresses in (under a sanitizer with
+ * a shadow). */
 bool hak_os_addresses_restricted(void);
 
 /* --- locks: small futex mutexes, not recursive, for slow paths --- */
 
 struct hak_lock {
-    _Atomic uint32_t state;    /* 0 free, 1 held, 2 held and waited for */
-    _Atomic(uintptr_t) holder; /* the holder's thread pointer: lets fork in a signal handler see itself */
+    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
+    _Atomic(uintptr_t)
+        holder; /* the holder's thread pointer: lets fork in a signal handler see itself */
 };
 
 void hak_lock(struct hak_lock *lock);
@@ -51,6 +57,9 @@ void hak_lock_reset(struct hak_lock *lock);
 
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */
 uint64_t hak_os_random(void);
+/* Keeps a duplicate of stderr for what is written from now on: many programs close theirs before
+ * the last destructor runs. Only for a process that has asked for a report at its end. */
+void hak_os_keep_stderr(void);
 /* Writes all of it to stderr as far as that is possible. */
 void hak_os_write_stderr(const char *text, size_t bytes);
 /* Ends the process with SIGABRT after "hakmem: " and the text and a newline on stderr. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: system calls without errno. libc's wrappers set errno, which free() must preserve on every path. Returns what the
- * kernel returns: -errno on failure. Source of the conventions: syscall(2). */
+ * os: system calls without errno. libc's wrappers set errno, which free() must preserve on every
+ * path. Returns what the kernel returns: -errno on failure. Source of the conventions: syscall(2).
+ */
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See pool.h. */
+ * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See
+ * pool.h. */
 #include "pool/pool_internal.h"
 
 struct pool hak_pool = {
-    .config = {.retired_max_count = 1024, .retired_max_bytes = 0, .retired_max_age_ns = 1000000000u},
+    .config = {.retired_max_count = 1024,
+               .retired_max_bytes = 0,
+               .retired_max_age_ns = 1000000000u},
 };
 
 void hak_pool_offer(size_t superslab)
@@ -36,8 +39,8 @@ static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t ma
 }
 
 /* Claims a run out of one superslab: slots that are free and, with `among`, also in that mask. */
-static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align, uint32_t (*among)(uint64_t), size_t *slot,
-                               bool *zero)
+static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align,
+                               uint32_t (*among)(uint64_t), size_t *slot, bool *zero)
 {
     struct hak_superslab *s = hak_superslab(superslab);
     uint64_t state = hak_load_relaxed(&s->state);
@@ -73,7 +76,8 @@ bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t
         uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail);
         for (; avail != 0; avail &= avail - 1) {
             size_t superslab = g * 64 + hak_ctz64(avail);
-            if (pool_try_superslab(superslab, count, align, empty_only ? pool_among_empty : pool_among_free, slot, zero))
+            if (pool_try_superslab(superslab, count, align,
+                                   empty_only ? pool_among_empty : pool_among_free, slot, zero))
                 return true;
             if (pool_busy(hak_load_relaxed(&hak_superslab(superslab)->state)) == POOL_ALL)
                 pool_withdraw(superslab);
@@ -82,7 +86,8 @@ bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t
     return false;
 }
 
-/* The superslab in which a slot of this class became EMPTY last may still have one: its pages and its cache lines are warm. */
+/* The superslab in which a slot of this class became EMPTY last may still have one: its pages and
+ * its cache lines are warm. */
 static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *zero)
 {
     uint32_t hint = hak_load_relaxed(&hak_pool.warm[label]);
@@ -90,7 +95,8 @@ static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *ze
         return false;
     struct hak_superslab *s = hak_superslab(hint - 1);
     uint64_t state = hak_load_relaxed(&s->state);
-    uint32_t starts = hak_run_starts32(pool_among_empty(state), count) & hak_aligned_starts32(count);
+    uint32_t starts =
+        hak_run_starts32(pool_among_empty(state), count) & hak_aligned_starts32(count);
     for (; starts != 0; starts &= starts - 1) {
         unsigned at = hak_ctz64(starts);
         if (hak_load_relaxed(&s->label[at]) != label)
@@ -194,7 +200,8 @@ uint64_t hak_pool_acquired(enum hak_stage stage, unsigned label)
 
 const char *hak_stage_name(enum hak_stage stage)
 {
-    static const char *const names[HAK_STAGE_COUNT] = {"adopt", "warm", "empty", "unused", "retired", "fresh"};
+    static const char *const names[HAK_STAGE_COUNT] = {"adopt",  "warm",    "empty",
+                                                       "unused", "retired", "fresh"};
     return names[stage];
 }
 

@@ -8,17 +8,19 @@
  *      |        all slots free: CAS claims all 32 at once, then the superslab is  |
  *      +------- RETIRED (cached; purged and unmapped when over a limit) <---------+
  *
- * The state of all 32 slots is one 64-bit word: `busy` in the lower half, `dirty` in the upper. A slot is UNUSED with
- * neither, EMPTY when dirty, ACTIVE when busy. Every transition is one atomic step on that word; whoever set a busy
- * bit owns the slot alone. A superslab is retired by claiming every slot as if to allocate it, so nothing can be acquired from
- * it while it is cached, purged or unmapped.
+ * The state of all 32 slots is one 64-bit word: `busy` in the lower half, `dirty` in the upper. A
+ * slot is UNUSED with neither, EMPTY when dirty, ACTIVE when busy. Every transition is one atomic
+ * step on that word; whoever set a busy bit owns the slot alone. A superslab is retired by claiming
+ * every slot as if to allocate it, so nothing can be acquired from it while it is cached, purged or
+ * unmapped.
  *
- * Called by large and cache, from any thread. It never looks into a slot and knows classes only as labels for affinity. */
+ * Called by large and cache, from any thread. It never looks into a slot and knows classes only as
+ * labels for affinity. */
 #pragma once
 
 #include "space/space.h"
 
-#define HAK_POOL_LABELS 65u   /* 64 size classes and one label for runs */
+#define HAK_POOL_LABELS 65u /* 64 size classes and one label for runs */
 #define HAK_POOL_LABEL_RUN 64u
 
 enum hak_stage {
@@ -35,7 +37,8 @@ enum hak_stage {
 struct hak_superslab {
     _Atomic(uint64_t) state;   /* busy | dirty << 32 */
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
-    uint32_t newer, older;     /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
+    uint32_t newer,
+        older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
     uint32_t unused;
     uint64_t retired_ns;
     union {
@@ -63,18 +66,21 @@ struct hak_pool_stats {
 
 void hak_pool_configure(const struct hak_pool_config *config);
 
-/* Acquires a run of `count` slots (1..32), beginning at a multiple of `align` (a power of two) slots, for `label`.
- * *zero says that the memory reads as zero. Returns 0 or an errno. */
+/* Acquires a run of `count` slots (1..32), beginning at a multiple of `align` (a power of two)
+ * slots, for `label`. *zero says that the memory reads as zero. Returns 0 or an errno. */
 int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
-/* Acquires just these slots, if they are in one superslab with their predecessor and free. For growth in place. */
+/* Acquires just these slots, if they are in one superslab with their predecessor and free. For
+ * growth in place. */
 bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero);
 
-/* The caller owns the slots and has cleared their map entries. With `purged` they read as zero (UNUSED again). */
+/* The caller owns the slots and has cleared their map entries. With `purged` they read as zero
+ * (UNUSED again). */
 void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purged);
 
 void hak_pool_count_adoption(unsigned label);
-/* Unmaps all superslabs without a slot in use, and purges the EMPTY slots of the others. Returns the bytes given back. */
+/* Unmaps all superslabs without a slot in use, and purges the EMPTY slots of the others. Returns
+ * the bytes given back. */
 size_t hak_pool_trim(void);
 void hak_pool_stats(struct hak_pool_stats *out);
 /* Acquires of one stage for one class since the start. */

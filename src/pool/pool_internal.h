@@ -11,9 +11,11 @@ struct pool {
     uint32_t newest, oldest;      /* superslab + 1 */
     _Atomic(size_t) retired_now;
     _Atomic(size_t) mapped_now; /* superslabs of slots that are mapped, wholly or in part */
-    uint32_t partial;           /* superslabs that are mapped in part, linked by `older`; + 1; under grow_lock */
+    uint32_t
+        partial; /* superslabs that are mapped in part, linked by `older`; + 1; under grow_lock */
     struct hak_pool_config config;
-    _Atomic(uint32_t) warm[HAK_POOL_LABELS]; /* where a slot of this class became EMPTY last: superslab + 1 */
+    _Atomic(uint32_t)
+        warm[HAK_POOL_LABELS]; /* where a slot of this class became EMPTY last: superslab + 1 */
     _Atomic(uint64_t) acquired[HAK_STAGE_COUNT][HAK_POOL_LABELS];
     _Atomic(uint64_t) released, mapped_total, unmapped_total, retired_total, revived_total;
 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pool: superslabs from the system and back: growth steps, and the LRU cache of retired superslabs. Whoever calls owns all slots of
- * the superslab that it hands over. See pool.h. */
+ * pool: superslabs from the system and back: growth steps, and the LRU cache of retired superslabs.
+ * Whoever calls owns all slots of the superslab that it hands over. See pool.h. */
 #include "pool/pool_internal.h"
 
 #include <errno.h>
 
-/* The first superslab is mapped in steps, so that a small program neither holds 2 MiB of address space and commit charge that it
- * will not use nor fails to start under a small limit. Later, an eighth of what is mapped at once. */
+/* The first superslab is mapped in steps, so that a small program neither holds 2 MiB of address
+ * space and commit charge that it will not use nor fails to start under a small limit. Later, an
+ * eighth of what is mapped at once. */
 #define GROW_FIRST_STEP_SLOTS 8u
 #define GROW_MOST_SUPERSLABS ((size_t)16)
 #define RETIRED_MIN_BYTES ((size_t)8 << 20)
@@ -20,8 +21,8 @@ void hak_pool_configure(const struct hak_pool_config *config)
     hak_unlock(&hak_pool.retired_lock);
 }
 
-/* Claims the first `count` slots of a superslab that nobody else knows yet, and offers the rest. `mapped` of its slots
- * are there. */
+/* Claims the first `count` slots of a superslab that nobody else knows yet, and offers the rest.
+ * `mapped` of its slots are there. */
 static void grow_publish(size_t superslab, unsigned mapped, unsigned count)
 {
     struct hak_superslab *s = hak_superslab(superslab);
@@ -71,7 +72,8 @@ static bool grow_try_partial_locked(unsigned count, unsigned align, size_t *slot
     return false;
 }
 
-/* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped. */
+/* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped.
+ */
 static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, size_t *slot)
 {
     size_t first;
@@ -156,7 +158,8 @@ static size_t retired_remove_locked(uint32_t link)
 
 static size_t retired_budget_count(void)
 {
-    size_t in_use = hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.retired_now);
+    size_t in_use =
+        hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.retired_now);
     size_t bytes = hak_pool.config.retired_max_bytes;
     if (bytes == 0)
         bytes = hak_max(RETIRED_MIN_BYTES, in_use / RETIRED_SHARE * HAK_SUPERSLAB_BYTES);
@@ -168,7 +171,8 @@ static bool retired_try_evict(size_t keep_count, uint64_t keep_since_ns, size_t 
 {
     hak_lock(&hak_pool.retired_lock);
     uint32_t link = hak_pool.oldest;
-    bool evict = link != 0 && (hak_load_relaxed(&hak_pool.retired_now) > hak_min(keep_count, retired_budget_count()) ||
+    bool evict = link != 0 && (hak_load_relaxed(&hak_pool.retired_now) >
+                                   hak_min(keep_count, retired_budget_count()) ||
                                hak_superslab(link - 1)->retired_ns < keep_since_ns);
     if (evict)
         *superslab = retired_remove_locked(link);
@@ -185,7 +189,8 @@ static size_t retired_unmap(size_t keep_count, uint64_t keep_since_ns)
             /* Too many mappings: keep the addresses, give the pages back, use it again. */
             bool clean = hak_os_purge(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES) == 0;
             /* ORDER: [slot-state] the purge is over */
-            hak_store_release(&hak_superslab(superslab)->state, clean ? 0 : (uint64_t)POOL_ALL << 32);
+            hak_store_release(&hak_superslab(superslab)->state,
+                              clean ? 0 : (uint64_t)POOL_ALL << 32);
             hak_pool_offer(superslab);
             continue;
         }
@@ -222,7 +227,8 @@ bool hak_pool_try_revive(size_t *superslab)
     return found;
 }
 
-/* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes them UNUSED. */
+/* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes
+ * them UNUSED. */
 static size_t trim_slots(size_t superslab)
 {
     struct hak_superslab *s = hak_superslab(superslab);
@@ -239,7 +245,8 @@ static size_t trim_slots(size_t superslab)
         unsigned count = hak_ctz64(~((uint64_t)left >> at));
         uint32_t run = hak_low_bits32(count) << at;
         left &= ~run;
-        if (hak_os_purge(hak_superslab_address(superslab) + at * HAK_SLOT_BYTES, count * HAK_SLOT_BYTES) != 0)
+        if (hak_os_purge(hak_superslab_address(superslab) + at * HAK_SLOT_BYTES,
+                         count * HAK_SLOT_BYTES) != 0)
             continue;
         hak_and_relaxed(&s->state, ~((uint64_t)run << 32));
         bytes += count * HAK_SLOT_BYTES;
@@ -256,8 +263,10 @@ size_t hak_pool_trim(void)
         if (!(hak_load_relaxed(&hak_space_groups()[superslab / 64].avail) >> superslab % 64 & 1))
             continue;
         uint64_t state = hak_load_relaxed(&hak_superslab(superslab)->state);
-        /* ORDER: [slot-state] a superslab without any slot in use, mapped ahead and never used perhaps */
-        if (pool_busy(state) == 0 && hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+        /* ORDER: [slot-state] a superslab without any slot in use, mapped ahead and never used
+         * perhaps */
+        if (pool_busy(state) == 0 &&
+            hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
             hak_pool_retire(superslab);
         else
             bytes += trim_slots(superslab);

@@ -39,8 +39,8 @@ void hak_classes_start(void)
         for (; tiny * 16 <= size && tiny * 16 <= HAK_TINY_MAX; tiny++)
             hak_tables.tiny_kind[tiny] = (uint8_t)(2 * cls);
         for (; small * 128 <= size; small++)
-            hak_tables.small_kind[small] = (uint8_t)(2 * cls);
+            hak_store_relaxed(&hak_tables.small_kind[small], (uint8_t)(2 * cls));
     }
-    for (size_t i = 0; i <= HAK_TINY_MAX / 16; i++)
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_tables.coarse_kind[i] = hak_tables.tiny_kind[hak_max((size_t)1 << hak_log2_ceil(i), 2)];
 }

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 4 KiB, then four to 64 KiB. The
- * tables are filled once at the start; before that, every look-up gives class 0, which no thread can serve then. */
+ * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 4 KiB, then
+ * four to 64 KiB. The tables are filled once at the start; before that, every look-up gives class
+ * 0, which no thread can serve then. */
 #pragma once
 
 #include "space/space.h"
 
 #define HAK_CLASSES 64u
-#define HAK_ALIGNMENT ((size_t)16)      /* of every block: what glibc's ABI promises */
-#define HAK_TINY_MAX ((size_t)1024)     /* table of steps of 16 bytes */
-#define HAK_SMALL_MAX ((size_t)65536)   /* table of steps of 128 bytes */
+#define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
+#define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
+#define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
+#define HAK_SMALL_MAX ((size_t)65536) /* table of steps of 128 bytes */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
-    uint16_t blocks;     /* in a slab */
-    uint8_t slots;       /* a slab is this many slots: 1, 2, 4 or 8 */
+    uint16_t blocks;      /* in a slab */
+    uint8_t slots;        /* a slab is this many slots: 1, 2, 4 or 8 */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
-    uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are aligned to their length */
+    uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
+                             aligned to their length */
     uint32_t unused;
     uint64_t inverse; /* 2^40 / size, rounded up */
     uint64_t unused_too;
@@ -25,9 +28,11 @@ struct hak_class { /* 32 bytes: indexed with a shift */
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
 struct hak_class_tables {
-    uint8_t tiny_kind[HAK_TINY_MAX / 16 + 1];
-    uint8_t coarse_kind[HAK_TINY_MAX / 16 + 1]; /* the same with powers of two from 32 only: see cache's bins */
-    uint8_t small_kind[HAK_SMALL_MAX / 128 + 1];
+    /* Kinds of sizes up to HAK_TINY_MAX at two levels; a thread begins with the coarse ones. */
+    uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32 */
+    uint8_t tiny_kind[HAK_TINY_KINDS];   /* all there are */
+    /* Atomic: a thread without a heap may look before the start. */
+    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1];
     struct hak_class classes[HAK_CLASSES];
 };
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
@@ -37,8 +42,9 @@ void hak_classes_start(void);
 /* size <= HAK_SMALL_MAX. */
 static inline unsigned hak_class_of(size_t size_bytes)
 {
-    unsigned kind = size_bytes <= HAK_TINY_MAX ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
-                                               : hak_tables.small_kind[(size_bytes + 127) / 128];
+    unsigned kind = size_bytes <= HAK_TINY_MAX
+                        ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
+                        : hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
     return kind / 2;
 }
 
@@ -47,8 +53,9 @@ static inline const struct hak_class *hak_class(unsigned cls)
     return &hak_tables.classes[cls];
 }
 
-/* offset / size for offsets within a slab: offset < 2^19 and size <= 2^16, so the error of the inverse, below 2^16 in
- * 2^40, never reaches the next integer (Granlund and Montgomery, "Division by Invariant Integers", 1994). */
+/* offset / size for offsets within a slab: offset < 2^19 and size <= 2^16, so the error of the
+ * inverse, below 2^16 in 2^40, never reaches the next integer (Granlund and Montgomery, "Division
+ * by Invariant Integers", 1994). */
 static inline unsigned hak_block_index(const struct hak_class *c, size_t offset_bytes)
 {
     return (unsigned)((offset_bytes * c->inverse) >> 40);

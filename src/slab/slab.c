@@ -7,7 +7,8 @@
 #define BITS_LARGE_BYTES 1024u
 #define BITS_SMALL_AT ((size_t)HAK_SLOTS * sizeof(struct hak_slab))
 #define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
-_Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES, "the meta is just these areas");
+_Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES,
+               "the meta is just these areas");
 
 /* Finds the places of a slab's bits; free and remote bits on cache lines of their own. */
 static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
@@ -45,7 +46,8 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     return s;
 }
 
-static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out, unsigned most)
+static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out,
+                               unsigned most)
 {
     unsigned left = hak_load_relaxed(&s->free_blocks);
     unsigned want = most < left ? most : left;
@@ -67,14 +69,16 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
     return got;
 }
 
-static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, void **out, unsigned most)
+static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, void **out,
+                                unsigned most)
 {
     unsigned carved = hak_load_relaxed(&s->carved);
     if (carved >= c->blocks || most == 0)
         return 0;
     size_t begin = (size_t)carved * c->size_bytes;
     size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
-    unsigned end = hak_block_index(c, page_end - 1) + 1; /* the block that reaches into the next page is the last */
+    unsigned end = hak_block_index(c, page_end - 1) +
+                   1; /* the block that reaches into the next page is the last */
     end = (unsigned)hak_min(hak_min(end, carved + most), c->blocks);
     for (unsigned i = carved; i < end; i++)
         *--out = s->base + (size_t)i * c->size_bytes;
@@ -101,12 +105,13 @@ static void *slab_block(const struct hak_slab *s, unsigned index)
 
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks)
 {
-    /* ORDER: [remote-bits] what the program wrote to the blocks comes before; the collector's exchange sees it */
+    /* ORDER: [remote-bits] what the program wrote to the blocks comes before; the collector's
+     * exchange sees it */
     uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
     if (HAK_UNLIKELY(before & blocks))
         hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(before & blocks)), s->cls);
-    /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or whoever clears it
-     * looks at the bits after that */
+    /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or
+     * whoever clears it looks at the bits after that */
     return !hak_exchange_acq_rel(&s->in_inbox, true);
 }
 
@@ -118,7 +123,8 @@ unsigned hak_slab_collect_owner(struct hak_slab *s)
     for (unsigned w = 0; w < hak_slab_words(c); w++) {
         if (hak_load_relaxed(&s->remote_bits[w]) == 0)
             continue;
-        uint64_t bits = hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
+        uint64_t bits =
+            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
         uint64_t free = hak_load_relaxed(&s->free_bits[w]);
         unsigned last = w * 64 + hak_log2_floor(bits);
         if (HAK_UNLIKELY(bits & free))

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: entry header. A slab is a run of slots cut into blocks of one class. Everything that is known of it stands in its
- * record and two bitmaps, all of them beside the superslab, none in it:
+ * slab: entry header. A slab is a run of slots cut into blocks of one class. Everything that is
+ * known of it stands in its record and two bitmaps, all of them beside the superslab, none in it:
  *
- *   meta of a superslab, 44 KiB:  | 32 records, 128 bytes each | 32 x 256 bytes of bits | 32 x 1 KiB of bits |
+ *   meta of a superslab, 44 KiB:  | 32 records, 128 bytes each | 32 x 256 bytes of bits | 32 x 1
+ * KiB of bits |
  *
- * Classes of up to 64 blocks keep their bits in the record; up to 1,024 blocks in the first area; the rest in the second.
- * A run's record is that of its first slot. Pages of the meta that no slab needs are never touched.
+ * Classes of up to 64 blocks keep their bits in the record; up to 1,024 blocks in the first area;
+ * the rest in the second. A run's record is that of its first slot. Pages of the meta that no slab
+ * needs are never touched.
  *
  *   carved   blocks [0, carved) have been handed out at least once
  *   free     bit set: the block is in the slab, free (never set beyond carved)
  *   remote   bit set: freed by a thread that does not own the slab, not yet collected
  *
- * A block in a thread's bin counts as used. The owner part of a record belongs to whoever holds the lock of the heap that owns the
- * slab; the part for any thread is atomic. Records live for ever, so a late visitor reads valid memory.
+ * A block in a thread's bin counts as used. The owner part of a record belongs to whoever holds the
+ * lock of the heap that owns the slab; the part for any thread is atomic. Records live for ever, so
+ * a late visitor reads valid memory.
  *
- * Called by large (which keeps its blocks' records here) and cache. Never takes a lock, never maps memory. */
+ * Called by large (which keeps its blocks' records here) and cache. Never takes a lock, never maps
+ * memory. */
 #pragma once
 
 #include "slab/classes.h"
@@ -36,10 +40,10 @@ struct hak_slab {
     _Atomic(uint16_t) carved;
     _Atomic(uint16_t) free_blocks;
     uint8_t cls;
-    uint8_t list;         /* which of its heap's lists it is in */
-    uint8_t first_word;   /* no bit is set in words before this one */
-    bool zero;            /* blocks not carved yet read as zero */
-    size_t large_bytes;   /* large blocks only: what the caller may use; the block's own */
+    uint8_t list;       /* which of its heap's lists it is in */
+    uint8_t first_word; /* no bit is set in words before this one */
+    bool zero;          /* blocks not carved yet read as zero */
+    size_t large_bytes; /* large blocks only: what the caller may use; the block's own */
     /* Any thread. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     _Atomic(struct hak_slab *) inbox_next;
@@ -84,16 +88,18 @@ static inline size_t hak_slab_slot(const struct hak_slab *s)
     return hak_slot_of(s->base);
 }
 
-/* Makes a slab of the slots from `slot` on, which the caller has acquired. The map entries are the caller's affair. */
+/* Makes a slab of the slots from `slot` on, which the caller has acquired. The map entries are the
+ * caller's affair. */
 struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
 
-/* Takes up to `most` blocks, free ones before fresh ones, ascending in address, and stores them so that out[-1] is
- * the lowest, out[-2] the next (the order in which a stack that ends at `out` pops them). Fresh ones only up to the end of a page
- * that the first of them touches. Returns how many; *fresh_zero says that all of them read as zero. */
+/* Takes up to `most` blocks, free ones before fresh ones, ascending in address, and stores them so
+ * that out[-1] is the lowest, out[-2] the next (the order in which a stack that ends at `out` pops
+ * them). Fresh ones only up to the end of a page that the first of them touches. Returns how many;
+ * *fresh_zero says that all of them read as zero. */
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
 
-
-/* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the slab into its owner's inbox. */
+/* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the
+ * slab into its owner's inbox. */
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
 
 /* The index of the block that begins at p; reports misuse and does not return if none does. */
@@ -124,8 +130,10 @@ static inline void hak_slab_put_owner(struct hak_slab *s, unsigned cls, const vo
     hak_count_owner(&s->free_blocks, (uint16_t)1);
 }
 
-/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox flag is the caller's. */
+/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox
+ * flag is the caller's. */
 unsigned hak_slab_collect_owner(struct hak_slab *s);
 
-/* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold. */
+/* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold.
+ */
 void hak_slab_verify_owner(const struct hak_slab *s);

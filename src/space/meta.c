@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * space: memory for heaps and bins. Powers of two from 64 bytes, kept in lists when freed, carved from chunks of their
- * own, far from the window: a program that runs over the end of a block does not meet them. See space.h. */
+ * space: memory for heaps and bins. Powers of two from 64 bytes, kept in lists when freed, carved
+ * from chunks of their own, far from the window: a program that runs over the end of a block does
+ * not meet them. See space.h. */
 #include "space/space.h"
 
 #define META_SMALLEST_SHIFT 6

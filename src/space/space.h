@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * space: the window of addresses in which superslabs live, the map that says what is at an address, and memory for the
- * allocator's own records.
+ * space: the window of addresses in which superslabs live, the map that says what is at an address,
+ * and memory for the allocator's own records.
  *
- *   map      4 bytes a slot: owner and kind            group    which superslabs are taken, which have room
- *   record   64 bytes a superslab: slot states         meta     44 KiB a superslab: slab records and bitmaps
- *   window   2 MiB a superslab
+ *   map      4 bytes a slot: owner and kind            group    which superslabs are taken, which
+ * have room record   64 bytes a superslab: slot states         meta     44 KiB a superslab: slab
+ * records and bitmaps window   2 MiB a superslab
  *   |--map--|--groups--|--records--|--------meta--------|----------------------window---------------------->
  *
- * All five are plain arrays indexed by the number of the superslab, at fixed distances from a random base. None is
- * reserved: each grows by mapping its next pages as the window is used, so the virtual size stays close to what
- * is in use and limits on address space or commit charge do not stop the process from starting.
+ * All five are plain arrays indexed by the number of the superslab, at fixed distances from a
+ * random base. None is reserved: each grows by mapping its next pages as the window is used, so the
+ * virtual size stays close to what is in use and limits on address space or commit charge do not
+ * stop the process from starting.
  *
- * Any layer above may call it. It never stores anything in the window and knows nothing of classes or heaps. */
+ * Any layer above may call it. It never stores anything in the window and knows nothing of classes
+ * or heaps. */
 #pragma once
 
 #include "os/os.h"
@@ -25,8 +27,9 @@
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
 
-/* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here. Kinds below
- * HAK_KIND_CLASSES are size classes, twice the class number (so that the fast path scales it for free). */
+/* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here.
+ * Kinds below HAK_KIND_CLASSES are size classes, twice the class number (so that the fast path
+ * scales it for free). */
 #define HAK_KIND_CLASSES 128u
 #define HAK_KIND_LARGE 0xE0u
 #define HAK_KIND_HUGE 0xE1u
@@ -35,9 +38,9 @@
 
 struct hak_space_group;
 
-struct hak_space { /* all but slots written once, at the start */
-    _Atomic(uintptr_t) base;          /* address of slot 0 */
-    _Atomic(size_t) slots;            /* slots that the map covers; grows only. 0 before the start */
+struct hak_space {           /* all but slots written once, at the start */
+    _Atomic(uintptr_t) base; /* address of slot 0 */
+    _Atomic(size_t) slots;   /* slots that the map covers; grows only. 0 before the start */
     _Atomic(_Atomic(uint32_t) *) map;
     _Atomic(struct hak_space_group *) groups;
     _Atomic(char *) records; /* HAK_RECORD_BYTES each */
@@ -51,14 +54,16 @@ struct hak_space_group {
 
 extern HAK_HIDDEN struct hak_space hak_space;
 
-/* Chooses the window. Returns 0 or an errno; may be called again after a failure. Called once at a time (under the
- * start lock), before anything else here. */
+/* Chooses the window. Returns 0 or an errno; may be called again after a failure. Called once at a
+ * time (under the start lock), before anything else here. */
 int hak_space_start(void);
 
-/* Takes `count` adjacent superslabs, the first at a multiple of `align` superslabs (a power of two), maps the first `bytes` bytes
- * of the range, and makes their map entries, records and (with_meta) meta usable. Returns 0 or an errno. */
+/* Takes `count` adjacent superslabs, the first at a multiple of `align` superslabs (a power of
+ * two), maps the first `bytes` bytes of the range, and makes their map entries, records and
+ * (with_meta) meta usable. Returns 0 or an errno. */
 int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first);
-/* Takes the `count` superslabs from `first` on, if they are free, and maps nothing. For growth in place. */
+/* Takes the `count` superslabs from `first` on, if they are free, and maps nothing. For growth in
+ * place. */
 bool hak_space_try_take_at(size_t first, size_t count);
 /* Gives a range back whose pages are no longer mapped. */
 void hak_space_give(size_t first, size_t count);
@@ -87,7 +92,8 @@ void hak_meta_free(void *p, size_t bytes);
 
 /* --- arithmetic --- */
 
-/* The slot number of an address; at least hak_space.slots when the address is not covered by the window. */
+/* The slot number of an address; at least hak_space.slots when the address is not covered by the
+ * window. */
 static inline size_t hak_slot_of(const void *p)
 {
     return ((uintptr_t)p - hak_load_relaxed(&hak_space.base)) >> HAK_SLOT_SHIFT;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * space: choosing the window, taking and giving ranges of it, growing the arrays beside it. One lock, taken when memory is
- * mapped or unmapped, never on the way of a block. See space.h. */
+ * space: choosing the window, taking and giving ranges of it, growing the arrays beside it. One
+ * lock, taken when memory is mapped or unmapped, never on the way of a block. See space.h. */
 #include "space/space.h"
 
 #include <errno.h>
 
-/* Superslabs in the window: 4 TiB. Where the system chooses the place, the largest power of two that it finds room for. */
+/* Superslabs in the window: 4 TiB. Where the system chooses the place, the largest power of two
+ * that it finds room for. */
 #define WINDOW_SUPERSLABS ((size_t)1 << 21)
 #define WINDOW_SUPERSLABS_MIN ((size_t)1 << 8)
-/* The base is chosen in [48 TiB, 80 TiB): above where mmap grows up from in the legacy layout (a third of the address space),
- * below where Linux loads programs (two thirds, 0x5555...) and libraries (0x7f...). */
+/* The base is chosen in [48 TiB, 80 TiB): above where mmap grows up from in the legacy layout (a
+ * third of the address space), below where Linux loads programs (two thirds, 0x5555...) and
+ * libraries (0x7f...). */
 #define WINDOW_LOWEST ((uintptr_t)48 << 40)
 #define WINDOW_SPREAD_SUPERSLABS ((uint64_t)1 << 24)
 #define WINDOW_TRIES 4
@@ -42,7 +44,8 @@ static struct {
 
 size_t hak_space_high_water(void)
 {
-    return hak_load_acquire(&window.high_water); /* ORDER: [high-water] arrays below it are usable */
+    return hak_load_acquire(
+        &window.high_water); /* ORDER: [high-water] arrays below it are usable */
 }
 
 size_t hak_space_meta_bytes(void)
@@ -53,7 +56,8 @@ size_t hak_space_meta_bytes(void)
     return bytes;
 }
 
-/* Maps an array up to the superslab before `limit`. What is mapped at a time grows with the array. */
+/* Maps an array up to the superslab before `limit`. What is mapped at a time grows with the array.
+ */
 static int window_grow_area_locked(enum area_name name, size_t limit)
 {
     struct area *area = &window.areas[name];
@@ -62,7 +66,8 @@ static int window_grow_area_locked(enum area_name name, size_t limit)
         return 0;
     size_t most = area->group_bytes * window.superslabs / 64;
     size_t ahead = hak_min(area->mapped_bytes, META_CHUNK_SUPERSLABS * HAK_META_BYTES);
-    size_t want = hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
+    size_t want =
+        hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
     int error = hak_os_map_at(area->at + area->mapped_bytes, want - area->mapped_bytes);
     if (error != 0 && want > need) {
         want = need;
@@ -82,24 +87,29 @@ static int window_cover_locked(size_t limit, bool with_meta)
         if (error != 0)
             return error;
     }
-    size_t slots = hak_min(window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t), window.superslabs * HAK_SLOTS);
+    size_t slots = hak_min(window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t),
+                           window.superslabs * HAK_SLOTS);
     hak_store_relaxed(&hak_space.slots, slots);
     return with_meta ? window_grow_area_locked(AREA_META, limit) : 0;
 }
 
-/* Lays the arrays and the window out from `base` on for `superslabs`; returns the bytes that this spans. */
+/* Lays the arrays and the window out from `base` on for `superslabs`; returns the bytes that this
+ * spans. */
 static size_t window_lay_out(uintptr_t base, size_t superslabs)
 {
     uintptr_t at = hak_round_up(base, HAK_SUPERSLAB_BYTES);
     for (int a = 0; a < AREA_COUNT; a++) {
-        window.areas[a].at = (char *)at; /* NOLINT(performance-no-int-to-ptr): the window is defined by numbers */
+        window.areas[a].at =
+            (char *)at; /* NOLINT(performance-no-int-to-ptr): the window is defined by numbers */
         window.areas[a].mapped_bytes = 0;
-        at = hak_round_up(at + window.areas[a].group_bytes * (superslabs / 64), HAK_SUPERSLAB_BYTES);
+        at =
+            hak_round_up(at + window.areas[a].group_bytes * (superslabs / 64), HAK_SUPERSLAB_BYTES);
     }
     window.superslabs = superslabs;
     hak_store_relaxed(&hak_space.base, at);
     hak_store_relaxed(&hak_space.map, (_Atomic(uint32_t) *)(void *)window.areas[AREA_MAP].at);
-    hak_store_relaxed(&hak_space.groups, (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at);
+    hak_store_relaxed(&hak_space.groups,
+                      (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at);
     hak_store_relaxed(&hak_space.records, window.areas[AREA_RECORDS].at);
     hak_store_relaxed(&hak_space.meta, window.areas[AREA_META].at);
     return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
@@ -124,7 +134,8 @@ int hak_space_start(void)
         if (error == 0)
             return 0;
     }
-    /* Valgrind, sanitizers, small address spaces: ask for a place. Twice the size leaves room for alignment. */
+    /* Valgrind, sanitizers, small address spaces: ask for a place. Twice the size leaves room for
+     * alignment. */
     for (size_t n = WINDOW_SUPERSLABS; n >= WINDOW_SUPERSLABS_MIN; n /= 2) {
         uintptr_t hole;
         size_t span = window_lay_out(0, n) + (n << HAK_SUPERSLAB_SHIFT);
@@ -148,14 +159,16 @@ static void window_mark_locked(size_t first, size_t count, bool taken)
     for (size_t s = first; s < first + count; s++) {
         _Atomic(uint64_t) *word = &hak_space_groups()[s / 64].taken;
         uint64_t bit = 1ull << (s % 64);
-        hak_store_relaxed(word, taken ? hak_load_relaxed(word) | bit : hak_load_relaxed(word) & ~bit);
+        hak_store_relaxed(word,
+                          taken ? hak_load_relaxed(word) | bit : hak_load_relaxed(word) & ~bit);
     }
 }
 
 /* The array of groups may end before the range does: what lies beyond has never been taken. */
 static bool window_taken_locked(size_t s)
 {
-    return (s / 64 + 1) * sizeof(struct hak_space_group) <= window.areas[AREA_GROUPS].mapped_bytes &&
+    return (s / 64 + 1) * sizeof(struct hak_space_group) <=
+               window.areas[AREA_GROUPS].mapped_bytes &&
            hak_space_is_taken(s);
 }
 
@@ -166,24 +179,28 @@ static size_t window_align(size_t from, size_t align)
     return hak_round_up(base + from, align) - base;
 }
 
-/* The first place at or after `from` for `count` free superslabs; SIZE_MAX if there is none. First fit by address. */
+/* The first place at or after `from` for `count` free superslabs; SIZE_MAX if there is none. First
+ * fit by address. */
 static size_t window_find_locked(size_t from, size_t count, size_t align)
 {
     size_t at = window_align(from, align);
     while (at + count <= window.superslabs) {
-        size_t end = at + count; /* looks backwards: a taken superslab late in the range skips the most */
+        size_t end =
+            at + count; /* looks backwards: a taken superslab late in the range skips the most */
         while (end > at && !window_taken_locked(end - 1))
             end--;
         if (end == at)
             return at;
-        while (end % 64 == 0 && window_taken_locked(end) && hak_load_relaxed(&hak_space_groups()[end / 64].taken) == UINT64_MAX)
+        while (end % 64 == 0 && window_taken_locked(end) &&
+               hak_load_relaxed(&hak_space_groups()[end / 64].taken) == UINT64_MAX)
             end += 64;
         at = window_align(end, align);
     }
     return SIZE_MAX;
 }
 
-static int window_take_locked(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
+static int window_take_locked(size_t count, size_t align, size_t bytes, bool with_meta,
+                              size_t *first)
 {
     size_t from = window.lowest_free;
     for (size_t skip = 1;; skip *= 2) {
@@ -199,7 +216,8 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
         }
         if (error != EEXIST)
             return error;
-        from = at + skip; /* somebody else's mapping is in the way: step over it, further each time */
+        from =
+            at + skip; /* somebody else's mapping is in the way: step over it, further each time */
     }
 }
 
@@ -223,7 +241,8 @@ int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, siz
 bool hak_space_try_take_at(size_t first, size_t count)
 {
     hak_lock(&window.lock);
-    bool free = first + count <= window.superslabs && window_find_locked(first, count, 1) == first &&
+    bool free = first + count <= window.superslabs &&
+                window_find_locked(first, count, 1) == first &&
                 window_cover_locked(first + count, false) == 0;
     if (free) {
         window_mark_locked(first, count, true);
