@@ -1,0 +1,64 @@
+# hakmem: the usual commands. `make help` lists them.
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.PHONY: build run test quick soak lint format install clean help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+LOGS := build/logs
+
+# $(call logged,what,log name,command): one line on the terminal, the rest in a log; its end is shown on failure.
+define logged
+mkdir -p $(LOGS); printf '%s ... ' "$(1)"; \
+if $(3) >$(LOGS)/$(2).log 2>&1 </dev/null; then echo ok; \
+else echo failed; tail -n 60 $(LOGS)/$(2).log >&2; echo 'all of it: $(LOGS)/$(2).log' >&2; exit 1; fi
+endef
+
+build: ## build the library and the command (build/release)
+	@tools/check-build-tools.sh
+	@$(call logged,configuring build/release,configure-release,cmake --preset release)
+	@$(call logged,building libhakmem and the hakmem command,build-release,\
+	  cmake --build --preset release --target hakmem_products)
+	@echo 'built: build/release/libhakmem.so, libhakmem.a, hakmem'
+
+run: ## install what is needed, build, and show what hakmem does to two real programs
+	@tools/setup-run.sh
+	@$(MAKE) --no-print-directory build
+	@bash bench/run-demo.sh
+
+test: ## install what is needed, then all tests in all variants, the gates and the checkers
+	@tools/setup-test.sh
+	@/usr/bin/env python3 -B tools/run_tests.py all
+
+quick: ## build the release variant and run its tests
+	@tools/check-build-tools.sh
+	@/usr/bin/env python3 -B tools/run_tests.py quick
+
+soak: ## stress for SOAK_MINUTES (60)
+	@tools/setup-test.sh
+	@for preset in release debug; do \
+	  $(call logged,configuring $$preset,soak-configure-$$preset,cmake --preset $$preset); \
+	  $(call logged,building $$preset,soak-build-$$preset,cmake --build --preset $$preset); \
+	done
+	@tools/soak.sh
+
+lint: ## formatting, clang-tidy, shellcheck
+	@/usr/bin/env python3 -B tools/run_tests.py lint
+
+format: ## bring the C and C++ sources into the house format
+	@tools/format.sh
+
+install: build ## install below PREFIX (and DESTDIR)
+	@$(call logged,installing to $(DESTDIR)$(PREFIX),install,\
+	  env DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)')
+
+clean: ## remove everything that was built
+	@rm -rf build
+
+help: ## this list
+	@echo 'make TARGET   (the default is build)'
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10 | sed 's/^/  /'
+	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED'

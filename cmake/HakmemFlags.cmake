@@ -1,0 +1,52 @@
+# Compiler flags. Two interface targets:
+#   hakmem_flags       for everything under src/: what ends up in the library
+#   hakmem_test_flags  for tests, benchmarks and the command: ordinary programs, a little less strict
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# True where a sanitizer brings its own malloc: only the prefixed library exists there.
+set(HAKMEM_SANITIZED OFF)
+if(NOT HAKMEM_SANITIZE STREQUAL "")
+    set(HAKMEM_SANITIZED ON)
+    add_compile_options(
+        "-fsanitize=${HAKMEM_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options("-fsanitize=${HAKMEM_SANITIZE}")
+endif()
+
+add_library(hakmem_test_flags INTERFACE)
+target_compile_definitions(hakmem_test_flags INTERFACE
+    _GNU_SOURCE
+    HAK_CHECKS=$<BOOL:${HAKMEM_CHECKS}>)
+target_compile_options(hakmem_test_flags INTERFACE
+    -Wall -Wextra -Wshadow
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+target_include_directories(hakmem_test_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
+
+add_library(hakmem_flags INTERFACE)
+target_link_libraries(hakmem_flags INTERFACE hakmem_test_flags)
+target_include_directories(hakmem_flags INTERFACE "${PROJECT_SOURCE_DIR}/src")
+target_compile_options(hakmem_flags INTERFACE
+    -Wconversion
+    $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+    -fPIC -fvisibility=hidden -ftls-model=initial-exec
+    -fno-semantic-interposition -fno-math-errno
+    # valgrind 3.19, which Debian 12 has, stops at clang's DWARF 5.
+    $<$<C_COMPILER_ID:Clang>:-gdwarf-4>)
+
+# Without these the compiler, which knows what malloc means, would turn malloc followed by memset into a
+# call of calloc, inside calloc too, and drop pairs of calls.
+set(HAKMEM_API_FLAGS)
+foreach(name
+        malloc calloc realloc free aligned_alloc memalign posix_memalign valloc pvalloc reallocarray
+        malloc_usable_size free_sized free_aligned_sized cfree)
+    list(APPEND HAKMEM_API_FLAGS "-fno-builtin-${name}")
+endforeach()

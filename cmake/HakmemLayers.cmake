@@ -1,0 +1,75 @@
+# The layers of src/, bottom to top. A layer that has no folder yet is skipped. For each layer:
+#   hak_<layer>      OBJECT library: what the products are made of
+#   hak_<layer>_lib  the same objects as a STATIC library that links the layers below it and nothing else,
+#                    for unit tests: what a layer needs from above it stays undefined there
+# src/api is compiled in variants:
+#   hak_api               HAK_INTERPOSE=1: with malloc and the rest of the family (not under a sanitizer)
+#   hak_api_prefixed      HAK_INTERPOSE=0: hakmem_malloc and so on only; hak_api_lib is made of this one
+#   hak_operators_weak    operators.cc for the shared library: does not need libstdc++
+#   hak_operators_strong  operators.cc for the static library
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+
+set(HAKMEM_LAYERS base os space slab pool large cache telemetry policy heap api)
+
+function(hakmem_object_library target)
+    cmake_parse_arguments(arg "" "" "SOURCES;DEFINITIONS" ${ARGN})
+    add_library(${target} OBJECT ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE hakmem_flags)
+    target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
+endfunction()
+
+set(HAKMEM_LOWER_OBJECTS)   # the objects of all layers below api, as generator expressions
+set(HAKMEM_LAYER_OBJECTS_MANIFEST "") # one line a layer: its name and objects, for the link gate
+set(HAKMEM_PRESENT_LAYERS)
+set(below)
+
+foreach(layer IN LISTS HAKMEM_LAYERS)
+    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
+    file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.h")
+    if(NOT sources AND NOT headers)
+        continue()
+    endif()
+    list(APPEND HAKMEM_PRESENT_LAYERS ${layer})
+
+    set(objects "hak_${layer}")
+    if(layer STREQUAL "api" AND sources)
+        hakmem_object_library(hak_api_prefixed SOURCES ${sources} DEFINITIONS HAK_INTERPOSE=0)
+        target_compile_options(hak_api_prefixed PRIVATE ${HAKMEM_API_FLAGS})
+        set(objects hak_api_prefixed)
+        if(NOT HAKMEM_SANITIZED)
+            hakmem_object_library(hak_api SOURCES ${sources} DEFINITIONS HAK_INTERPOSE=1)
+            target_compile_options(hak_api PRIVATE ${HAKMEM_API_FLAGS})
+        endif()
+    elseif(sources)
+        hakmem_object_library(hak_${layer} SOURCES ${sources})
+        list(APPEND HAKMEM_LOWER_OBJECTS "$<TARGET_OBJECTS:hak_${layer}>")
+    endif()
+
+    if(sources)
+        add_library(hak_${layer}_lib STATIC "$<TARGET_OBJECTS:${objects}>")
+        set_target_properties(hak_${layer}_lib PROPERTIES LINKER_LANGUAGE C)
+        string(APPEND HAKMEM_LAYER_OBJECTS_MANIFEST "${layer};$<TARGET_OBJECTS:${objects}>\n")
+    else()
+        add_library(hak_${layer}_lib INTERFACE)
+    endif()
+    target_link_libraries(hak_${layer}_lib INTERFACE ${below})
+    set(below hak_${layer}_lib)
+endforeach()
+
+set(hakmem_operators "${PROJECT_SOURCE_DIR}/src/api/operators.cc")
+if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
+    foreach(variant weak strong)
+        set(weak $<STREQUAL:${variant},weak>)
+        hakmem_object_library(hak_operators_${variant}
+            SOURCES "${hakmem_operators}"
+            DEFINITIONS HAK_INTERPOSE=1 HAK_CXX_WEAK=${weak})
+        target_compile_options(hak_operators_${variant} PRIVATE ${HAKMEM_API_FLAGS} -fexceptions)
+    endforeach()
+    # The strong one keeps RTTI: without it the compiler would emit libstdc++'s type information of
+    # std::bad_alloc into our archive instead of referring to it.
+    target_compile_options(hak_operators_weak PRIVATE -fno-rtti)
+endif()
+
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects.txt"
+    CONTENT "${HAKMEM_LAYER_OBJECTS_MANIFEST}")

@@ -1,0 +1,66 @@
+# Bash completion of the hakmem command. Installed as bash-completion/completions/hakmem, or read by
+# `source`. Never runs hakmem; without the package bash-completion the arguments of `hakmem run`
+# complete as file names.
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# shellcheck shell=bash
+
+# Fills COMPREPLY with those of the given words that begin with what is typed.
+_hakmem_offer() {
+    mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+
+# run, version and help, and NAME for each program hakmem-NAME on PATH.
+_hakmem_commands() {
+    local name
+    printf '%s\n' run version help
+    while read -r name; do
+        printf '%s\n' "${name#hakmem-}"
+    done < <(compgen -c hakmem- | sort -u)
+}
+
+# The place of the program among the words of `hakmem run`: the first that is no option.
+_hakmem_run_program() {
+    local i=2
+    while ((i < COMP_CWORD)); do
+        case "${COMP_WORDS[i]}" in
+            --) ((i++)) && break ;;
+            --lib) ((i += 2)) ;;
+            -*) ((i++)) ;;
+            *) break ;;
+        esac
+    done
+    printf '%d\n' "$i"
+}
+
+_hakmem_run() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program
+    program=$(_hakmem_run_program)
+    if [[ $previous == --lib && $program -ge $COMP_CWORD ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    elif [[ $current == -* && $program -ge $COMP_CWORD && $previous != -- ]]; then
+        _hakmem_offer '--stats --lib --check --dry-run --force --help --'
+    elif declare -F _command_offset >/dev/null; then
+        _command_offset "$program"
+    elif ((program >= COMP_CWORD)); then
+        mapfile -t COMPREPLY < <(compgen -c -- "$current")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+
+_hakmem() {
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        _hakmem_offer "$(_hakmem_commands) --help --version"
+        return
+    fi
+    case "${COMP_WORDS[1]}" in
+        run) _hakmem_run ;;
+        help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
+        version) ;;
+        *) mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}") ;;
+    esac
+}
+
+complete -o filenames -F _hakmem hakmem

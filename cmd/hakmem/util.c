@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: messages and text, see util.h. Reads no environment, starts no process. */
+#include "util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A file name may hold anything; the terminal gets no control character from it. */
+static void say_line(const char *format, va_list arguments)
+{
+    char line[8192] = "hakmem: ";
+    const size_t prefix = strlen(line);
+    (void)vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
+    for (char *c = line; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    size_t length = strlen(line);
+    line[length++] = '\n';
+    ssize_t ignored = write(STDERR_FILENO, line, length); /* nowhere left to complain */
+    (void)ignored;
+}
+
+void hak_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say_line(format, arguments);
+    va_end(arguments);
+}
+
+void hak_die(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say_line(format, arguments);
+    va_end(arguments);
+    _exit(status); /* nothing is buffered, and what is allocated goes with the process */
+}
+
+char *hak_format(const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        hak_die(HAK_EXIT_FAILED, "out of memory");
+    return text;
+}
+
+void *hak_grow(void *block, size_t count, size_t size_bytes)
+{
+    void *grown = reallocarray(block, count, size_bytes);
+    if (grown == NULL)
+        hak_die(HAK_EXIT_FAILED, "out of memory");
+    return grown;
+}
+
+const char *hak_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+char *hak_dirname(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return hak_format(".");
+    if (slash == path)
+        return hak_format("/");
+    return hak_format("%.*s", (int)(slash - path), path);
+}
+
+bool hak_starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static unsigned util_min(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+unsigned hak_edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    unsigned cost[LONGEST + 2][LONGEST + 2];
+    const size_t rows = strlen(a), columns = strlen(b);
+    if (rows > LONGEST || columns > LONGEST)
+        return LONGEST;
+    for (unsigned i = 0; i <= rows; i++)
+        cost[i][0] = i;
+    for (unsigned j = 0; j <= columns; j++)
+        cost[0][j] = j;
+    for (size_t i = 1; i <= rows; i++)
+        for (size_t j = 1; j <= columns; j++) {
+            unsigned replace = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            unsigned best = util_min(replace, util_min(cost[i - 1][j], cost[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = util_min(best, cost[i - 2][j - 2] + 1);
+            cost[i][j] = best;
+        }
+    return cost[rows][columns];
+}
+
+void hak_strings_add(struct hak_strings *list, char *owned)
+{
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
+        list->at = hak_grow(list->at, list->capacity, sizeof *list->at);
+    }
+    list->at[list->count++] = owned;
+}
+
+bool hak_strings_have(const struct hak_strings *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->at[i], text) == 0)
+            return true;
+    return false;
+}
+
+void hak_strings_free(struct hak_strings *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->at[i]);
+    free(list->at);
+    *list = (struct hak_strings){0};
+}
+
+void hak_guard_standard_files(void)
+{
+    for (int wanted = STDIN_FILENO; wanted <= STDERR_FILENO; wanted++)
+        if (fcntl(wanted, F_GETFD) < 0 && errno == EBADF) {
+            int fd =
+                open("/", O_PATH | O_DIRECTORY | O_CLOEXEC); /* takes the lowest number: this one */
+            if (fd != wanted)
+                _exit(HAK_EXIT_FAILED);
+        }
+}
+
+void hak_finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        hak_die(HAK_EXIT_OUTPUT, "cannot write the output: %s", strerror(errno));
+}

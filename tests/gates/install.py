@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Gate: what is installed can be used: find_package, pkg-config, the header, the command.
+
+    install.py --build BUILD [--cmake CMAKE] [--cc CC] [--cxx CXX]
+
+Installs with a prefix and a DESTDIR of its own, moves the whole, then builds and runs small programs against it.
+Each asks hakmem for the size of a block of malloc or new: 0 unless that block is hakmem's.
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gate
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(consumer C CXX)
+find_package(hakmem 0.1 REQUIRED)
+foreach(way hakmem static)
+    foreach(language c cc)
+        add_executable(replaced_${way}_${language} replaced.${language})
+        target_link_libraries(replaced_${way}_${language} hakmem::${way})
+    endforeach()
+endforeach()
+foreach(way prefixed prefixed_static)
+    add_executable(${way}_c prefixed.c)
+    target_link_libraries(${way}_c hakmem::${way})
+endforeach()
+"""
+
+PROGRAMS = {
+    "replaced.c": """
+#include <hakmem.h>
+#include <stdlib.h>
+int main(void) { return hakmem_malloc_usable_size(malloc(100)) >= 100 ? 0 : 1; }
+""",
+    "replaced.cc": """
+#include <hakmem.h>
+#include <new>
+int main() { return hakmem_malloc_usable_size(::operator new(100)) >= 100 ? 0 : 1; }
+""",
+    "prefixed.c": """
+#include <hakmem.h>
+#include <stdlib.h>
+int main(void)
+{
+    return hakmem_malloc_usable_size(malloc(100)) == 0 &&
+           hakmem_malloc_usable_size(hakmem_malloc(100)) >= 100 ? 0 : 1;
+}
+""",
+}
+
+
+def attempt(*command: str | Path, env: dict[str, str] | None = None) -> str | None:
+    """Runs a command; what it printed if it failed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
+    if done.returncode == 0:
+        return None
+    return f"{' '.join(words)} failed with status {done.returncode}:\n{done.stdout}{done.stderr}"
+
+
+def install(build: Path, cmake: str, folder: Path) -> tuple[Path, str | None]:
+    """Installs below folder and moves the result to where nobody expected it."""
+    staging = folder / "staging"
+    problem = attempt(cmake, "--install", build, "--prefix", "/opt/hakmem", env={"DESTDIR": str(staging)})
+    prefix = folder / "moved"
+    if problem is None:
+        (staging / "opt" / "hakmem").rename(prefix)
+    return prefix, problem
+
+
+def check_files(prefix: Path, build: Path) -> list[str]:
+    """The files that must be there."""
+    files = ["lib*/**/libhakmem.so", "lib*/**/libhakmem.a", "include/hakmem.h", "lib*/**/pkgconfig/hakmem.pc"]
+    if (build / "hakmem").exists():
+        files.append("bin/hakmem")
+    return [f"{name} was not installed" for name in files if not any(prefix.glob(name))]
+
+
+def check_run(program: Path, libraries: Path) -> list[str]:
+    """Runs a program of ours."""
+    problem = attempt(program, env={"LD_LIBRARY_PATH": str(libraries)})
+    return [problem] if problem else []
+
+
+def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Namespace) -> list[str]:
+    """Programs that find the package with CMake."""
+    source, build = folder / "consumer", folder / "consumer-build"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
+    for name, text in PROGRAMS.items():
+        (source / name).write_text(text, encoding="utf-8")
+    compilers = [f"-DCMAKE_C_COMPILER={tools.cc}", f"-DCMAKE_CXX_COMPILER={tools.cxx}"]
+    options = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *compilers]
+    problem = attempt(tools.cmake, "-S", source, "-B", build, *options)
+    problem = problem or attempt(tools.cmake, "--build", build)
+    if problem:
+        return [problem]
+    programs = sorted(path for path in build.iterdir() if path.name.startswith(("replaced_", "prefixed")))
+    if len(programs) != 6:
+        return [f"expected 6 programs, built {len(programs)}"]
+    return [problem for program in programs for problem in check_run(program, libraries)]
+
+
+def check_pkg_config(prefix: Path, libraries: Path, folder: Path, tools: argparse.Namespace) -> list[str]:
+    """A program that finds the library with pkg-config."""
+    variables = {"PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
+    done = subprocess.run(["pkg-config", "--cflags", "--libs", "hakmem"], capture_output=True, text=True, check=False,
+                          env={**os.environ, **variables})
+    flags = done.stdout.split()
+    if done.returncode != 0 or f"-I{(prefix / 'include')}" not in [os.path.normpath(f) for f in flags]:
+        return [f"pkg-config: status {done.returncode}, flags {flags}: {done.stderr.strip()}"]
+    source, program = folder / "replaced.c", folder / "by-pkg-config"
+    source.write_text(PROGRAMS["replaced.c"], encoding="utf-8")
+    problem = attempt(tools.cc, source, "-o", program, *flags)
+    return [problem] if problem else check_run(program, libraries)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Installs hakmem and builds programs against it.")
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--cmake", default="cmake")
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--cxx", default="c++")
+    tools = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prefix, problem = install(tools.build, tools.cmake, folder)
+        problems = [problem] if problem else check_files(prefix, tools.build)
+        if not problems:
+            libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
+            problems = check_cmake(prefix, libraries, folder, tools)
+            problems += check_pkg_config(prefix, libraries, folder, tools)
+    return gate.report("install", problems, "6 programs by CMake and one by pkg-config")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

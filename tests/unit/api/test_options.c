@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of api: options read from a made-up environment, and what is said about those that are
+ * wrong. */
+#include "../unit.h"
+
+#include "api/api_internal.h"
+#include "fake_os.h"
+#include "pool/pool_internal.h"
+
+/* Reads one or two variables and returns what was said on stderr. */
+static const char *read_options(char *first, char *second)
+{
+    char *environment[] = {"PATH=/bin", first, second, NULL};
+    fake_os_capture_stderr();
+    hak_options_read(environment);
+    return fake_os_captured();
+}
+
+static void assert_said(const char *said, const char *part)
+{
+    CHECK(strstr(said, part) != NULL, "\"%s\" lacks \"%s\"", said, part);
+}
+
+/* One line, that begins with the library's name. */
+static void assert_one_line(const char *said)
+{
+    CHECK(strncmp(said, "hakmem: ", 8) == 0, "\"%s\"", said);
+    CHECK(strchr(said, '\n') == said + strlen(said) - 1, "\"%s\"", said);
+}
+
+static void without_variables_everything_has_its_default_and_nothing_is_said(void **state)
+{
+    (void)state;
+    assert_string_equal(read_options("HOME=/", NULL), "");
+    assert_false(hak_options.stats);
+    assert_false(hak_options.stage_stats);
+    assert_int_equal(hak_options.superslab_max_cached, 1024);
+    assert_int_equal(hak_options.superslab_max_memory_mb, 0);
+    assert_int_equal(hak_options.superslab_ttl_sec, 1);
+    fake_os_capture_stderr();
+    hak_options_read(NULL);
+    assert_string_equal(fake_os_captured(), "");
+}
+
+static void flags_have_several_spellings(void **state)
+{
+    (void)state;
+    static char *const yes[] = {"HAKMEM_STATS=1", "HAKMEM_STATS=true", "HAKMEM_STATS=ON",
+                                "HAKMEM_STATS=Yes"};
+    static char *const no[] = {"HAKMEM_STATS=0", "HAKMEM_STATS=false", "HAKMEM_STATS=off",
+                               "HAKMEM_STATS=no"};
+    for (size_t i = 0; i < UNIT_COUNT(yes); i++) {
+        assert_string_equal(read_options(yes[i], NULL), "");
+        CHECK(hak_options.stats, "%s", yes[i]);
+        assert_string_equal(read_options(no[i], NULL), "");
+        CHECK(!hak_options.stats, "%s", no[i]);
+    }
+}
+
+static void numbers_reach_the_layer_that_they_limit(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        read_options("HAKMEM_SUPERSLAB_MAX_CACHED=17", "HAKMEM_SUPERSLAB_TTL_SEC=3"), "");
+    assert_int_equal(hak_pool.config.retired_max_count, 17);
+    assert_int_equal(hak_pool.config.retired_max_age_ns, 3000000000u);
+    assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_MEMORY_MB=64", NULL), "");
+    assert_int_equal(hak_pool.config.retired_max_bytes, 64u << 20);
+    assert_int_equal(hak_pool.config.retired_max_count, 17);
+    assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_CACHED=2k", NULL), "");
+    assert_int_equal(hak_pool.config.retired_max_count, 2048);
+}
+
+static void a_list_sets_several(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        read_options("HAKMEM_CONF=stats:1,superslab_max_cached:5,SUPERSLAB_TTL_SEC=9", NULL), "");
+    assert_true(hak_options.stats);
+    assert_int_equal(hak_options.superslab_max_cached, 5);
+    assert_int_equal(hak_options.superslab_ttl_sec, 9);
+    assert_string_equal(read_options("HAKMEM_CONF=", NULL), "");
+    assert_string_equal(read_options("HAKMEM_CONF=stats:0,,", NULL), "");
+    assert_false(hak_options.stats);
+}
+
+static void a_variable_of_its_own_beats_the_list(void **state)
+{
+    (void)state;
+    read_options("HAKMEM_SUPERSLAB_MAX_CACHED=7", "HAKMEM_CONF=superslab_max_cached:5");
+    assert_int_equal(hak_options.superslab_max_cached, 7);
+    read_options("HAKMEM_CONF=superslab_max_cached:5", "HAKMEM_SUPERSLAB_MAX_CACHED=8");
+    assert_int_equal(hak_options.superslab_max_cached, 8);
+}
+
+static void a_bad_value_is_named_and_changes_nothing(void **state)
+{
+    (void)state;
+    static char *const bad[] = {
+        "HAKMEM_SUPERSLAB_MAX_CACHED=many",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=-1",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=1.5",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=8g",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=99999999999999999999",
+        "HAKMEM_STATS=2",
+        "HAKMEM_STATS=",
+        "HAKMEM_STATS=maybe",
+    };
+    for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+        const char *said = read_options(bad[i], NULL);
+        assert_one_line(said);
+        assert_said(said, "bad value");
+        assert_said(said, strchr(bad[i], '=') + 1);
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(bad[i], "="), bad[i]);
+        assert_said(said, name);
+        assert_int_equal(hak_options.superslab_max_cached, 1024);
+        assert_false(hak_options.stats);
+    }
+}
+
+static void an_unknown_name_is_said_with_the_nearest_one(void **state)
+{
+    (void)state;
+    static char *const cases[][2] = {
+        {"HAKMEM_STAT=1", "HAKMEM_STATS\n"},
+        {"HAKMEM_STATTS=1", "HAKMEM_STATS\n"},
+        {"HAKMEM_SUPERSLAB_TTL=1", "HAKMEM_SUPERSLAB_TTL_SEC\n"},
+        {"HAKMEM_SUPERSLAB_MAX_CASHED=1", "HAKMEM_SUPERSLAB_MAX_CACHED\n"},
+        {"HAKMEM_SUPERSLAB_MAX_MEMORY=1", "HAKMEM_SUPERSLAB_MAX_MEMORY_MB\n"},
+        {"HAKMEM_CONF=stage_stats:1", "HAKMEM_STATS\n"},
+        {"HAKMEM_POOL_STAGE_STATS=1", "HAKMEM_SHARED_POOL_STAGE_STATS\n"},
+        {"HAKMEM_=1", "HAKMEM_"},
+    };
+    for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+        const char *said = read_options(cases[i][0], NULL);
+        assert_one_line(said);
+        assert_said(said, "unknown option");
+        if (i != 5) /* what is nearest to that one is a matter of taste */
+            assert_said(said, cases[i][1]);
+    }
+}
+
+static void a_very_long_name_or_value_is_cut_off(void **state)
+{
+    (void)state;
+    static char variable[5000];
+    memset(variable, 'X', sizeof variable - 1);
+    memcpy(variable, "HAKMEM_", 7);
+    variable[3000] = '=';
+    const char *said = read_options(variable, NULL);
+    assert_said(said, "unknown option");
+    assert_true(strlen(said) < 300);
+    memcpy(variable, "HAKMEM_STATS=", 13);
+    said = read_options(variable, NULL);
+    assert_said(said, "bad value");
+    assert_true(strlen(said) < 300);
+    memcpy(variable, "HAKMEM_CONF=X", 13);
+    assert_said(read_options(variable, NULL), "unknown option"); /* it has a '=' far behind */
+}
+
+static void an_entry_of_the_list_without_a_value_is_said(void **state)
+{
+    (void)state;
+    const char *said = read_options("HAKMEM_CONF=stats", NULL);
+    assert_one_line(said);
+    assert_said(said, "no value");
+    assert_said(said, "stats");
+    assert_false(hak_options.stats);
+}
+
+static void names_of_others_are_left_alone(void **state)
+{
+    (void)state;
+    assert_string_equal(read_options("HAKMEM_LIBRARY=/lib/x.so", "HAKMEMX=1"), "");
+    assert_string_equal(read_options("XHAKMEM_STATS=1", "HAKMEM_STATS"),
+                        ""); /* no '=': no variable */
+    assert_false(hak_options.stats);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(without_variables_everything_has_its_default_and_nothing_is_said),
+    cmocka_unit_test(flags_have_several_spellings),
+    cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
+    cmocka_unit_test(a_list_sets_several),
+    cmocka_unit_test(a_variable_of_its_own_beats_the_list),
+    cmocka_unit_test(a_bad_value_is_named_and_changes_nothing),
+    cmocka_unit_test(an_unknown_name_is_said_with_the_nearest_one),
+    cmocka_unit_test(a_very_long_name_or_value_is_cut_off),
+    cmocka_unit_test(an_entry_of_the_list_without_a_value_is_said),
+    cmocka_unit_test(names_of_others_are_left_alone),
+};
+UNIT_MAIN(tests)

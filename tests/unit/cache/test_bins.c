@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: refill, overflow and the size of bins, in one thread. */
+#include "cache_support.h"
+
+#define MANY 20000u
+#define MOST (32u * 4096u + 1u) /* more than a superslab holds of the smallest class */
+
+static char *blocks[MOST];
+
+static void a_bin_is_filled_in_ascending_order(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        char *before = allocate(heap, cls);
+        for (unsigned i = 0; i < hak_class(cls)->blocks - 1u; i++) {
+            char *p = allocate(heap, cls);
+            CHECK(p == before + hak_class(cls)->size_bytes, "class %u, block %u", cls, i);
+            before = p;
+        }
+    }
+    verify_heaps();
+}
+
+static void a_fresh_thread_takes_a_page_of_a_class_and_no_more(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        char *p = allocate(heap, cls);
+        struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
+        size_t carved = hak_load_relaxed(&s->carved) * (size_t)hak_class(cls)->size_bytes;
+        CHECK(carved <
+                  hak_max(hak_class(cls)->size_bytes, HAK_PAGE_BYTES) + hak_class(cls)->size_bytes,
+              "class %u: %zu", cls, carved);
+    }
+}
+
+static void the_block_freed_last_is_allocated_first(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        for (unsigned i = 0; i < 500; i++)
+            blocks[i] = allocate(heap, cls);
+        for (unsigned i = 0; i < 500; i++) {
+            release(heap, blocks[i]);
+            char *again = allocate(heap, cls);
+            CHECK(again == blocks[i], "class %u, free %u", cls, i);
+            release(heap, again);
+        }
+    }
+    verify_heaps();
+}
+
+static void an_overflow_gives_the_oldest_blocks_back(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(64);
+    for (unsigned i = 0; i < 3000; i++)
+        blocks[i] = allocate(heap, cls);
+    unsigned n = 0;
+    unsigned before = hak_bin_blocks(heap, cls);
+    while (counted(&heap->stats.drains) == 0)
+        release(heap, blocks[n++]);
+    unsigned kept = hak_bin_blocks(heap, cls);
+    assert_true(kept > 1 && kept < before + n);
+    assert_int_equal(counted(&heap->stats.drained_blocks), before + n - kept);
+    for (unsigned i = 0; i < kept && i < n; i++) /* the newest, newest first */
+        assert_ptr_equal(allocate(heap, cls), blocks[n - 1 - i]);
+    verify_heaps();
+}
+
+static unsigned capacity(struct hak_heap *heap, unsigned cls)
+{
+    return heap->classes[cls].capacity;
+}
+
+static void allocate_many(struct hak_heap *heap, unsigned cls, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        blocks[i] = allocate(heap, cls);
+}
+
+static void release_many(struct hak_heap *heap, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        release(heap, blocks[i]);
+}
+
+static void a_thread_that_only_allocates_keeps_small_bins(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 3) {
+        size_t size = hak_class(cls)->size_bytes;
+        allocate(heap, cls);
+        unsigned first = capacity(heap, cls);
+        allocate_many(heap, cls, (unsigned)hak_min(MANY, ((size_t)8 << 20) / size));
+        CHECK(capacity(heap, cls) == first || capacity(heap, cls) * size <= (16u << 10),
+              "class %u: %u blocks", cls, capacity(heap, cls));
+    }
+}
+
+static void a_bin_grows_when_overflows_are_followed_by_underflows(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(64);
+    allocate_many(heap, cls, 5000);
+    unsigned before = capacity(heap, cls);
+    release_many(heap, 5000); /* overflows only */
+    assert_int_equal(capacity(heap, cls), before);
+    uint64_t grown = counted(&heap->stats.grown_bins);
+    unsigned turns = 0;
+    while (capacity(heap, cls) == before && turns < 100) {
+        allocate_many(heap, cls, before + 1); /* one underflow after the overflows */
+        release_many(heap, before + 1);
+        turns++;
+    }
+    assert_int_equal(counted(&heap->stats.grown_bins), grown + 1);
+    assert_true(capacity(heap, cls) > before);
+    assert_true(turns > 1); /* a bin that may hold 16 KiB needs more evidence than one turn */
+    verify_heaps();
+}
+
+static void a_working_set_over_the_capacity_soon_fits_the_bin(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(64);
+    for (int round = 0; round < 40; round++) {
+        allocate_many(heap, cls, 600);
+        release_many(heap, 600);
+    }
+    uint64_t refills = counted(&heap->stats.refills);
+    uint64_t drains = counted(&heap->stats.drains);
+    for (int round = 0; round < 12; round++) {
+        allocate_many(heap, cls, 600);
+        release_many(heap, 600);
+    }
+    assert_int_equal(counted(&heap->stats.refills), refills);
+    assert_int_equal(counted(&heap->stats.drains), drains);
+}
+
+static void bins_have_a_limit_in_blocks_and_bytes(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 7) {
+        size_t size = hak_class(cls)->size_bytes;
+        unsigned count = (unsigned)hak_min(MANY, ((size_t)4 << 20) / size);
+        for (int round = 0; round < 20; round++) {
+            allocate_many(heap, cls, count);
+            release_many(heap, count);
+        }
+        CHECK(capacity(heap, cls) <= 2047 && capacity(heap, cls) * size <= (256u << 10),
+              "class %u: %u blocks", cls, capacity(heap, cls));
+    }
+    verify_heaps();
+}
+
+static void a_bin_that_cannot_grow_works_on(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(32);
+    fake_os_fail_from(FAKE_MAP, 1, ENOMEM);
+    for (int round = 0; round < 20; round++) {
+        allocate_many(heap, cls, 10000);
+        for (unsigned i = 0; i < 10000; i++)
+            mark(blocks[i], 32, i);
+        for (unsigned i = 0; i < 10000; i++)
+            assert_true(is_marked(blocks[i], 32, i));
+        release_many(heap, 10000);
+    }
+    verify_heaps();
+}
+
+static void flush_returns_everything_to_the_pool(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        unsigned count = hak_class(cls)->blocks * 3u;
+        allocate_many(heap, cls, count);
+        release_many(heap, count);
+    }
+    assert_true(usage().bin_blocks > 0);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+    struct hak_pool_stats s;
+    hak_pool_stats(&s);
+    uint64_t acquires = 0;
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++)
+        acquires += s.acquired[stage];
+    assert_int_equal(acquires, s.released);
+}
+
+static void a_thread_that_did_nothing_flushes_nothing(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    hak_cache_flush(heap);
+    close_thread(heap);
+    assert_nothing_held();
+}
+
+/* --- against a shadow --- */
+
+struct shadow {
+    char *p;
+    unsigned cls;
+};
+
+static bool is_zero(const char *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i] != 0)
+            return false;
+    return true;
+}
+
+static void blocks_said_to_be_zero_are_zero_and_live_ones_are_left_alone(void **state)
+{
+    (void)state;
+    static struct shadow held[2000];
+    struct unit_random r = {5};
+    unsigned zeroes = 0;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned i = 0; i < 60000; i++) {
+        struct shadow *h = &held[unit_below(&r, UNIT_COUNT(held))];
+        if (h->p != NULL) {
+            size_t size = hak_class(h->cls)->size_bytes;
+            CHECK(is_marked(h->p, size, (uintptr_t)h), "class %u, %p", h->cls, (void *)h->p);
+            release(heap, h->p);
+            h->p = NULL;
+            continue;
+        }
+        bool zero;
+        h->cls = (unsigned)unit_below(&r, unit_below(&r, 3) == 0 ? HAK_CLASSES : 20);
+        h->p = try_allocate(heap, h->cls, &zero);
+        size_t size = hak_class(h->cls)->size_bytes;
+        CHECK(!zero || is_zero(h->p, size), "class %u, %p", h->cls, (void *)h->p);
+        zeroes += zero;
+        memset(h->p, 0xee, hak_min(size, 256));
+        mark(h->p, size, (uintptr_t)h);
+    }
+    assert_true(zeroes > 10);
+    verify_heaps();
+    for (unsigned i = 0; i < UNIT_COUNT(held); i++)
+        if (held[i].p != NULL)
+            release(heap, held[i].p);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+/* --- refusals --- */
+
+static void without_memory_a_refill_gives_null_and_later_works(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 5) {
+        fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+        unsigned n = 0;
+        bool zero;
+        while ((blocks[n] = try_allocate(heap, cls, &zero)) != NULL) {
+            mark(blocks[n], hak_class(cls)->size_bytes, n);
+            n++;
+            MUST(n < MOST);
+        }
+        assert_null(try_allocate(heap, cls, &zero));
+        fake_os_fail_nothing();
+        blocks[n] = allocate(heap, cls);
+        mark(blocks[n], hak_class(cls)->size_bytes, n);
+        for (unsigned i = 0; i <= n; i++) {
+            CHECK(is_marked(blocks[i], hak_class(cls)->size_bytes, i), "class %u, block %u of %u",
+                  cls, i, n);
+            release(heap, blocks[i]);
+        }
+    }
+    verify_heaps();
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+static void without_memory_a_thread_gets_no_heap_and_later_does(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    assert_int_equal(hak_space_start(), 0);
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    assert_int_equal(hak_cache_start(), ENOMEM);
+    fake_os_fail_nothing();
+    assert_int_equal(hak_cache_start(), 0);
+    unsigned n = 0;
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    while (hak_cache_thread_start() != NULL)
+        MUST(++n < 100);
+    fake_os_fail_nothing();
+    assert_non_null(hak_cache_thread_start());
+}
+
+/* --- misuse --- */
+
+struct call {
+    struct hak_heap *heap;
+    char *p;
+};
+
+static void call_flush(void *argument)
+{
+    hak_cache_flush(((struct call *)argument)->heap);
+}
+
+static void assert_flush_dies(struct hak_heap *heap, const char *words)
+{
+    struct call c = {.heap = heap};
+    const char *said = fake_os_last_words(call_flush, &c);
+    CHECK(said != NULL && strstr(said, words) != NULL, "%s instead of %s", said, words);
+}
+
+static void a_double_free_is_found_when_the_bin_is_drained(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    char *p = allocate(heap, 3);
+    char *q = allocate(heap, 3);
+    release(heap, p);
+    release(heap, q);
+    release(heap, p);
+    assert_flush_dies(heap, "double free of");
+}
+
+static void a_pointer_into_a_block_is_found_when_the_bin_is_drained(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    release(heap, allocate(heap, 5) + 16);
+    assert_flush_dies(heap, "points into a block");
+}
+
+static void a_block_never_given_out_is_found_when_the_bin_is_drained(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    char *p = allocate(heap, 3);
+    release(heap, p + 60000 / 64 * 64);
+    assert_flush_dies(heap, "never allocated");
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_bin_is_filled_in_ascending_order),
+    cmocka_unit_test(a_fresh_thread_takes_a_page_of_a_class_and_no_more),
+    cmocka_unit_test(the_block_freed_last_is_allocated_first),
+    cmocka_unit_test(an_overflow_gives_the_oldest_blocks_back),
+    cmocka_unit_test(a_thread_that_only_allocates_keeps_small_bins),
+    cmocka_unit_test(a_bin_grows_when_overflows_are_followed_by_underflows),
+    cmocka_unit_test(a_working_set_over_the_capacity_soon_fits_the_bin),
+    cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
+    cmocka_unit_test(a_bin_that_cannot_grow_works_on),
+    cmocka_unit_test(flush_returns_everything_to_the_pool),
+    cmocka_unit_test(a_thread_that_did_nothing_flushes_nothing),
+    cmocka_unit_test(blocks_said_to_be_zero_are_zero_and_live_ones_are_left_alone),
+    cmocka_unit_test(without_memory_a_refill_gives_null_and_later_works),
+    cmocka_unit_test(without_memory_a_thread_gets_no_heap_and_later_does),
+    cmocka_unit_test(a_double_free_is_found_when_the_bin_is_drained),
+    cmocka_unit_test(a_pointer_into_a_block_is_found_when_the_bin_is_drained),
+    cmocka_unit_test(a_block_never_given_out_is_found_when_the_bin_is_drained),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: threads that begin and end, the shared heap, sums over all heaps, fork. */
+#include "cache_support.h"
+
+static void a_thread_that_ends_leaves_nothing_in_its_heap(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *other = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        char *theirs = allocate(other, cls);
+        for (unsigned i = 0; i < 40; i++)
+            if (i % 3 != 0)
+                release(heap, allocate(heap, cls));
+            else
+                allocate(heap, cls);
+        release(heap, theirs); /* waits in the outbox */
+    }
+    close_thread(heap);
+    assert_int_equal(hak_load_relaxed(&heap->slabs), 0);
+    assert_null(hak_load_relaxed(&heap->inbox));
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        assert_int_equal(hak_bin_blocks(heap, cls), 0);
+        for (unsigned list = 0; list < HAK_LISTS; list++)
+            assert_null(heap->classes[cls].lists[list]);
+    }
+    static const struct hak_outbox_group empty[HAK_OUTBOX_GROUPS];
+    assert_memory_equal(heap->outbox, empty, sizeof empty);
+    assert_false(hak_load_relaxed(&heap->in_use));
+    verify_heaps();
+}
+
+static void the_next_thread_gets_the_heap_of_one_that_ended(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *first = open_thread();
+    struct hak_heap *second = open_thread();
+    assert_ptr_not_equal(first, second);
+    assert_int_not_equal(first->front.tag, second->front.tag);
+    close_thread(first);
+    assert_ptr_equal(open_thread(), first);
+    size_t mapped = fake_os_mapped_bytes();
+    for (int i = 0; i < 1000; i++) {
+        struct hak_heap *heap = open_thread();
+        release(heap, allocate(heap, 3));
+        close_thread(heap);
+    }
+    assert_true(fake_os_mapped_bytes() <= mapped + (64 << 10) + HAK_SUPERSLAB_BYTES);
+    assert_int_equal(usage().heaps, 2);
+}
+
+static void a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(512);
+    struct hak_heap *heap = open_thread();
+    char *live = allocate(heap, cls);
+    mark(live, 512, 1);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
+    close_thread(heap);
+    assert_ptr_equal(hak_load_relaxed(&s->owner), hak_orphans);
+
+    heap = open_thread();
+    char *p = allocate(heap, cls);
+    assert_ptr_equal(hak_slab_of_slot(hak_slot_of(p), hak_class(cls)), s);
+    assert_ptr_not_equal(p, live);
+    assert_ptr_equal(hak_load_relaxed(&s->owner), heap);
+    assert_int_equal(counted(&heap->stats.adopted_slabs), 1);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_ADOPT, cls), 1);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 0);
+    assert_true(is_marked(live, 512, 1));
+    release(heap, live); /* its own now */
+    assert_int_equal(counted(&heap->stats.remote_frees), 0);
+    release(heap, p);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+static void full_slabs_of_ended_threads_are_not_adopted(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(65536);
+    struct hak_heap *heap = open_thread();
+    for (unsigned i = 0; i < hak_class(cls)->blocks; i++)
+        allocate(heap, cls);
+    close_thread(heap);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 1);
+    heap = open_thread();
+    allocate(heap, cls);
+    assert_int_equal(counted(&heap->stats.adopted_slabs), 0);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 1);
+    verify_heaps();
+}
+
+static void the_shared_heap_serves_threads_without_one(void **state)
+{
+    (void)state;
+    start();
+    static char *p[2 * HAK_CLASSES];
+    for (unsigned i = 0; i < 2 * HAK_CLASSES; i++) {
+        bool zero;
+        p[i] = hak_cache_shared_alloc(i / 2, &zero);
+        assert_non_null(p[i]);
+        CHECK(!zero || (p[i][0] == 0 && p[i][hak_class(i / 2)->size_bytes - 1] == 0), "class %u",
+              i / 2);
+        mark(p[i], hak_class(i / 2)->size_bytes, i);
+    }
+    assert_int_equal(usage().used_blocks, 2 * HAK_CLASSES);
+    assert_int_equal(usage().heaps, 0);
+    verify_heaps();
+    for (unsigned i = 0; i < 2 * HAK_CLASSES; i++) {
+        assert_true(is_marked(p[i], hak_class(i / 2)->size_bytes, i));
+        hak_cache_shared_free(i / 2, p[i]);
+    }
+    assert_nothing_held();
+}
+
+static void the_shared_heap_frees_blocks_of_running_threads(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    char *p = allocate(heap, 8);
+    hak_cache_shared_free(8, p);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+static void the_shared_heap_answers_null_without_memory(void **state)
+{
+    (void)state;
+    start();
+    bool zero;
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    assert_null(hak_cache_shared_alloc(3, &zero));
+    fake_os_fail_nothing();
+    char *p = hak_cache_shared_alloc(3, &zero);
+    assert_non_null(p);
+    hak_cache_shared_free(3, p);
+    assert_nothing_held();
+}
+
+/* --- sums --- */
+
+static void usage_adds_up_to_what_is_held(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heaps[3] = {open_thread(), open_thread(), open_thread()};
+    size_t blocks[HAK_CLASSES] = {0};
+    size_t all = 0;
+    size_t bytes = 0;
+    struct unit_random r = {31};
+    for (unsigned i = 0; i < 3000; i++) {
+        unsigned cls = (unsigned)unit_below(&r, HAK_CLASSES);
+        char *p = allocate(heaps[i % 3], cls);
+        if (unit_below(&r, 2) == 0) {
+            release(heaps[i % 3], p);
+            continue;
+        }
+        blocks[cls]++;
+        all++;
+        bytes += hak_class(cls)->size_bytes;
+    }
+    for (int round = 0; round < 2; round++) {
+        struct hak_cache_usage u = usage();
+        size_t slab_bytes = 0;
+        for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+            CHECK(u.class_used_blocks[cls] == blocks[cls], "class %u: %zu", cls,
+                  u.class_used_blocks[cls]);
+            slab_bytes += u.class_slabs[cls] * hak_class(cls)->slots * HAK_SLOT_BYTES;
+        }
+        assert_int_equal(u.used_blocks, all);
+        assert_int_equal(u.used_bytes, bytes);
+        assert_int_equal(u.slab_bytes, slab_bytes);
+        assert_int_equal(u.slab_bytes, window_slots() * HAK_SLOT_BYTES);
+        assert_int_equal(u.heaps, 3u - (unsigned)round);
+        close_thread(heaps[0]); /* what lives on is counted with the shared heap */
+    }
+}
+
+/* --- fork --- */
+
+static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    struct hak_heap *lost = open_thread();
+    unsigned cls = hak_class_of(256);
+    char *live = allocate(lost, cls);
+    mark(live, 256, 5);
+    release(lost, allocate(lost, cls)); /* in the bin of a thread that is gone */
+    hak_cache_fork_lock();
+    assert_false(hak_try_lock(&lost->lock));
+    hak_cache_fork_reset(mine); /* what the child does */
+    hak_self = &mine->front;
+
+    char *p = allocate(mine, cls);
+    assert_ptr_equal(hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(live), hak_class(cls))->owner),
+                     mine);
+    assert_int_equal(counted(&mine->stats.adopted_slabs), 1);
+    assert_int_equal(usage().heaps, 1);
+    assert_true(is_marked(live, 256, 5));
+    release(mine, p);
+    release(mine, live);
+    hak_cache_flush(mine);
+    assert_nothing_held();
+    assert_ptr_equal(open_thread(), lost);
+}
+
+static void after_a_fork_the_parent_goes_on(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    char *p = allocate(heap, 3);
+    hak_cache_fork_lock();
+    hak_cache_fork_unlock();
+    release(heap, p);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_thread_that_ends_leaves_nothing_in_its_heap),
+    cmocka_unit_test(the_next_thread_gets_the_heap_of_one_that_ended),
+    cmocka_unit_test(a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired),
+    cmocka_unit_test(full_slabs_of_ended_threads_are_not_adopted),
+    cmocka_unit_test(the_shared_heap_serves_threads_without_one),
+    cmocka_unit_test(the_shared_heap_frees_blocks_of_running_threads),
+    cmocka_unit_test(the_shared_heap_answers_null_without_memory),
+    cmocka_unit_test(usage_adds_up_to_what_is_held),
+    cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
+    cmocka_unit_test(after_a_fork_the_parent_goes_on),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of heap: requests of every range reach a layer that serves them; blocks are found
+ * again. */
+#include "heap_support.h"
+
+static const size_t sizes[] = {
+    0,     1,      15,        16,     17,    100,     128,     129,     1000,
+    1024,  1025,   4096,      4097,   10000, 32768,   40000,   65535,   65536,
+    65537, 100000, 256 * KIB, 700000, MIB,   MIB + 1, 2 * MIB, 5 * MIB,
+};
+
+static void the_first_call_of_all_works(void **state)
+{
+    (void)state;
+    assert_false(hak_heap_started());
+    char *p = hak_heap_malloc(100);
+    assert_non_null(p);
+    assert_true(hak_heap_started());
+    fill(p, 100, 1);
+    release(p);
+}
+
+static void any_function_may_be_the_first(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 6; which++) {
+        pid_t child = fork();
+        if (child == 0) {
+            int local;
+            char *p = NULL;
+            switch (which) {
+            case 0:
+                p = hak_heap_calloc(70);
+                break;
+            case 1:
+                p = hak_heap_aligned(4096, 70);
+                break;
+            case 2:
+                p = hak_heap_malloc(3 * MIB);
+                break;
+            case 3:
+                MUST(!hak_heap_try_free(&local) && !hak_heap_free_slow(&local));
+                break;
+            case 4:
+                MUST(hak_heap_usable_bytes(&local) == 0);
+                break;
+            case 5:
+                hak_heap_trim();
+                break;
+            }
+            if (p != NULL) {
+                fill(p, 70, 1);
+                release(p);
+            }
+            MUST(which > 2 || p != NULL);
+            release(allocate(100));
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        CHECK(status == 0, "function %d", which);
+    }
+}
+
+static void blocks_of_every_size_are_aligned_and_apart(void **state)
+{
+    (void)state;
+    enum { EACH = 5 };
+    static char *p[EACH * UNIT_COUNT(sizes)];
+    for (size_t i = 0; i < UNIT_COUNT(p); i++) {
+        size_t size = sizes[i % UNIT_COUNT(sizes)];
+        p[i] = hak_heap_malloc(size);
+        CHECK(p[i] != NULL && (uintptr_t)p[i] % 16 == 0, "%zu bytes: %p", size, (void *)p[i]);
+        fill(p[i], size, (unsigned)i);
+    }
+    for (size_t i = 0; i < UNIT_COUNT(p); i++) {
+        size_t size = sizes[i % UNIT_COUNT(sizes)];
+        CHECK(is_filled(p[i], size, size, (unsigned)i), "%zu bytes", size);
+        release(p[i]);
+    }
+}
+
+static void every_size_up_to_70000_is_served(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size <= 70000; size += size < 5000 ? 1 : 37) {
+        char *p = allocate(size);
+        CHECK(hak_heap_usable_bytes(p) >= size, "size %zu: %zu usable", size,
+              hak_heap_usable_bytes(p));
+        p[0] = 1;
+        p[size - (size > 0)] = 1;
+        if (size % 3 != 0)
+            release(p);
+    }
+}
+
+static void all_usable_bytes_may_be_used(void **state)
+{
+    (void)state;
+    static char *p[UNIT_COUNT(sizes)];
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+            p[i] = allocate(sizes[i]);
+            fill(p[i], hak_heap_usable_bytes(p[i]), (unsigned)i);
+        }
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+            size_t bytes = hak_heap_usable_bytes(p[i]);
+            CHECK(is_filled(p[i], bytes, bytes, (unsigned)i), "%zu bytes", sizes[i]);
+            if (round % 2 == 0)
+                release(p[i]);
+        }
+    }
+}
+
+static void calloc_gives_zeroes_on_used_memory_too(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        static char *p[UNIT_COUNT(sizes)];
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+            p[i] = hak_heap_calloc(sizes[i]);
+            CHECK(p[i] != NULL && is_zero(p[i], sizes[i]), "%zu bytes, round %d", sizes[i], round);
+            memset(p[i], 0xff, hak_heap_usable_bytes(p[i]));
+        }
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+            release(p[i]);
+        if (round == 3)
+            hak_heap_trim();
+    }
+}
+
+static void aligned_blocks_are_aligned(void **state)
+{
+    (void)state;
+    for (size_t align = 1; align <= 64 * MIB; align *= 2) {
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+            char *p = hak_heap_aligned(align, sizes[i]);
+            CHECK(p != NULL && (uintptr_t)p % align == 0, "%zu bytes at a multiple of %zu: %p",
+                  sizes[i], align, (void *)p);
+            CHECK(hak_heap_usable_bytes(p) >= sizes[i], "%zu bytes at a multiple of %zu", sizes[i],
+                  align);
+            fill(p, sizes[i], 3);
+            if (i % 4 != 0)
+                release(p);
+        }
+    }
+}
+
+static void realloc_keeps_the_content(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+        for (size_t j = 1; j < UNIT_COUNT(sizes); j++) {
+            char *p = allocate(sizes[i]);
+            fill(p, sizes[i], (unsigned)(i + j));
+            char *q = hak_heap_realloc(p, sizes[j]);
+            CHECK(q != NULL && hak_heap_usable_bytes(q) >= sizes[j], "from %zu to %zu", sizes[i],
+                  sizes[j]);
+            CHECK(is_filled(q, hak_min(sizes[i], sizes[j]), sizes[i], (unsigned)(i + j)),
+                  "from %zu to %zu", sizes[i], sizes[j]);
+            fill(q, sizes[j], 9);
+            release(q);
+        }
+    }
+}
+
+static void a_block_that_grows_step_by_step_keeps_its_content(void **state)
+{
+    (void)state;
+    unsigned char *p = NULL;
+    size_t have = 0;
+    for (size_t size = 8; size < 20 * MIB; size += size / 3 + 8) {
+        p = p == NULL ? hak_heap_malloc(size) : hak_heap_realloc(p, size);
+        assert_non_null(p);
+        for (; have < size; have += 997)
+            p[have] = (unsigned char)(have / 997);
+        for (size_t at = 0; at < size; at += 997)
+            CHECK(p[at] == (unsigned char)(at / 997), "at %zu of %zu", at, size);
+    }
+    release(p);
+}
+
+static void a_block_that_shrinks_gives_memory_back(void **state)
+{
+    (void)state;
+    char *small = allocate(60000);
+    fill(small, 60000, 4);
+    char *q = hak_heap_realloc(small, 100);
+    assert_true(hak_heap_usable_bytes(q) <= 200);
+    assert_true(is_filled(q, 100, 60000, 4));
+    char *large = allocate(32 * MIB);
+    fill(large, 32 * MIB, 5);
+    size_t mapped = fake_os_mapped_bytes();
+    q = hak_heap_realloc(large, MIB);
+    assert_true(is_filled(q, MIB, 32 * MIB, 5));
+    assert_true(fake_os_mapped_bytes() <= mapped - 30 * MIB);
+}
+
+static void sizes_beyond_all_memory_are_refused_with_enomem(void **state)
+{
+    (void)state;
+    static const size_t absurd[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 4096,
+                                    HAK_HUGE_MAX + 1};
+    char *p = allocate(100);
+    char *large = allocate(3 * MIB);
+    fill(p, 100, 1);
+    for (size_t i = 0; i < UNIT_COUNT(absurd); i++) {
+        errno = 0;
+        assert_null(hak_heap_malloc(absurd[i]));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(hak_heap_calloc(absurd[i]));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(hak_heap_aligned(4096, absurd[i]));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(hak_heap_realloc(p, absurd[i]));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(hak_heap_realloc(large, absurd[i]));
+        assert_int_equal(errno, ENOMEM);
+    }
+    errno = 0;
+    assert_null(hak_heap_aligned((size_t)1 << 63, 1));
+    assert_int_equal(errno, ENOMEM);
+    assert_true(is_filled(p, 100, 100, 1));
+    assert_true(hak_heap_usable_bytes(large) >= 3 * MIB);
+}
+
+static void free_keeps_errno(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+        char *p = allocate(sizes[i]);
+        errno = 1234;
+        release(p);
+        assert_int_equal(errno, 1234);
+    }
+    errno = 1234;
+    hak_heap_trim();
+    assert_int_equal(errno, 1234);
+}
+
+static void what_is_no_block_is_not_freed(void **state)
+{
+    (void)state;
+    int local;
+    static int global;
+    char *large = allocate(300 * KIB);
+    char *huge = allocate(3 * MIB);
+    void *const bad[] = {NULL,       &local,        &global,     (void *)8,     (void *)UINTPTR_MAX,
+                         large + 16, large + 65536, huge + 4096, huge + 2 * MIB};
+    for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+        CHECK(!hak_heap_try_free(bad[i]), "%p", bad[i]);
+        CHECK(!hak_heap_free_slow(bad[i]), "%p", bad[i]);
+        CHECK(hak_heap_usable_bytes(bad[i]) == 0, "%p", bad[i]);
+    }
+    release(large);
+    release(huge);
+    assert_false(hak_heap_free_slow(large));
+    assert_false(hak_heap_free_slow(huge));
+}
+
+static void why_not_tells_the_cases_apart(void **state)
+{
+    (void)state;
+    int local;
+    char *large = allocate(300 * KIB);
+    assert_non_null(strstr(hak_heap_why_not(&local), "not from this allocator"));
+    assert_non_null(strstr(hak_heap_why_not(large + 16), "into a large block"));
+    release(large);
+    assert_non_null(strstr(hak_heap_why_not(large), "no block is there"));
+}
+
+static void call_usable(void *p)
+{
+    hak_heap_usable_bytes(p);
+}
+
+static void the_usable_size_of_a_pointer_into_a_block_is_a_misuse(void **state)
+{
+    (void)state;
+    const char *said = fake_os_last_words(call_usable, allocate(500) + 16);
+    assert_non_null(said);
+    assert_non_null(strstr(said, "points into a block"));
+}
+
+static void trim_gives_back_all_that_is_free(void **state)
+{
+    (void)state;
+    static char *p[4000];
+    char *live = allocate(100);
+    fill(live, 100, 7);
+    hak_heap_trim();
+    size_t before = fake_os_mapped_bytes() - hak_space_meta_bytes();
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = allocate(i % 50 == 0 ? 300 * KIB : i % 500 == 7 ? 3 * MIB : 3000);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        release(p[i]);
+    size_t held = fake_os_mapped_bytes() - hak_space_meta_bytes();
+    size_t given = hak_heap_trim();
+    size_t after = fake_os_mapped_bytes() - hak_space_meta_bytes();
+    assert_true(given > 0 && held - after >= given); /* flushing may unmap as well */
+    assert_true(held > before + 10 * MIB);
+    assert_true(after <= before + 4 * MIB); /* superslabs mapped ahead and never touched may stay */
+    assert_true(is_filled(live, 100, 100, 7));
+    release(live);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_first_call_of_all_works),
+    cmocka_unit_test(any_function_may_be_the_first),
+    cmocka_unit_test(blocks_of_every_size_are_aligned_and_apart),
+    cmocka_unit_test(every_size_up_to_70000_is_served),
+    cmocka_unit_test(all_usable_bytes_may_be_used),
+    cmocka_unit_test(calloc_gives_zeroes_on_used_memory_too),
+    cmocka_unit_test(aligned_blocks_are_aligned),
+    cmocka_unit_test(realloc_keeps_the_content),
+    cmocka_unit_test(a_block_that_grows_step_by_step_keeps_its_content),
+    cmocka_unit_test(a_block_that_shrinks_gives_memory_back),
+    cmocka_unit_test(sizes_beyond_all_memory_are_refused_with_enomem),
+    cmocka_unit_test(free_keeps_errno),
+    cmocka_unit_test(what_is_no_block_is_not_freed),
+    cmocka_unit_test(why_not_tells_the_cases_apart),
+    cmocka_unit_test(the_usable_size_of_a_pointer_into_a_block_is_a_misuse),
+    cmocka_unit_test(trim_gives_back_all_that_is_free),
+};
+UNIT_MAIN(tests)

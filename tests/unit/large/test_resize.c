@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of large: growing, shrinking and moving without copying. */
+#include "large_support.h"
+
+static void a_run_grows_in_place_into_free_slots(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(128 * KIB);
+    fill(p, 128 * KIB, 1);
+    assert_ptr_equal(resize(p, 400 * KIB), p);
+    assert_int_equal(usable(p), 448 * KIB);
+    assert_true(is_filled(p, 128 * KIB, 1));
+    memset(p + 128 * KIB, 1, 320 * KIB);
+    assert_int_equal(large_stats().moved_pages_calls, 0);
+}
+
+static void a_run_that_grows_takes_no_slot_of_another(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(128 * KIB);
+    char *behind = allocate(128 * KIB);
+    assert_ptr_equal(behind, p + 128 * KIB);
+    assert_null(resize(p, 192 * KIB)); /* too small to move pages for */
+    assert_int_equal(usable(p), 128 * KIB);
+    assert_true(release(behind));
+    assert_ptr_equal(resize(p, 192 * KIB), p);
+    char *next = allocate(65536);
+    assert_true(next >= p + 192 * KIB || next + 65536 <= p);
+}
+
+static void a_run_that_shrinks_gives_slots_and_pages_back(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(MIB);
+    fill(p, MIB, 2);
+    assert_int_equal(resident_pages(p, MIB), 256);
+    assert_ptr_equal(resize(p, 100 * KIB), p);
+    assert_int_equal(usable(p), 128 * KIB);
+    assert_true(is_filled(p, 100 * KIB, 2));
+    assert_int_equal(resident_pages(p, MIB), 32);
+    bool zero = false;
+    char *next = hak_large_alloc(512 * KIB, 1, &zero);
+    assert_ptr_equal(next, p + 128 * KIB);
+    assert_true(zero);
+    assert_true(is_zero(next, 512 * KIB));
+}
+
+static void slots_that_could_not_be_purged_do_not_count_as_zero(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(MIB);
+    fill(p, MIB, 2);
+    fake_os_fail(FAKE_PURGE, 1, EINVAL);
+    assert_ptr_equal(resize(p, 100 * KIB), p);
+    bool zero = true;
+    assert_ptr_equal(hak_large_alloc(512 * KIB, 1, &zero), p + 128 * KIB);
+    assert_false(zero);
+}
+
+static void a_resize_within_the_same_slots_changes_nothing(void **state)
+{
+    (void)state;
+    start();
+    char *run = allocate(300 * KIB);
+    char *huge = allocate(3 * MIB - 10);
+    uint64_t calls = fake_os_calls(FAKE_ANY);
+    assert_ptr_equal(resize(run, 257 * KIB), run);
+    assert_ptr_equal(resize(run, 320 * KIB), run);
+    assert_ptr_equal(resize(huge, 3 * MIB), huge);
+    assert_ptr_equal(resize(huge, 3 * MIB - 65535), huge);
+    assert_int_equal(fake_os_calls(FAKE_ANY), calls);
+}
+
+static void a_run_from_256_kib_moves_by_pages(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(256 * KIB);
+    char *behind = allocate(65536);
+    assert_ptr_equal(behind, p + 256 * KIB);
+    fill(p, 256 * KIB, 3);
+    char *q = resize(p, 900 * KIB);
+    assert_non_null(q);
+    assert_ptr_not_equal(q, p);
+    assert_true(is_filled(q, 256 * KIB, 3));
+    assert_true(is_zero(q + 256 * KIB, 900 * KIB - 256 * KIB));
+    assert_true(usable(q) >= 900 * KIB);
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+    assert_int_equal(large_stats().large_blocks, 1);
+    assert_int_equal(large_stats().huge_blocks, 1);
+    assert_int_equal(hak_map_lookup(p), 0);
+    bool zero = false; /* the place it left */
+    assert_ptr_equal(hak_large_alloc(256 * KIB, 1, &zero), p);
+    assert_true(zero);
+    assert_true(is_zero(p, 256 * KIB));
+    fill(p, 256 * KIB, 4);
+    assert_true(is_filled(q, 256 * KIB, 3));
+}
+
+static void a_huge_block_grows_in_place_where_the_addresses_are_free(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(4 * MIB);
+    fill(p, 4 * MIB, 5);
+    for (size_t bytes = 4 * MIB + 65536; bytes <= 40 * MIB; bytes += 3 * MIB) {
+        assert_ptr_equal(resize(p, bytes), p);
+        assert_int_equal(usable(p), bytes);
+        p[bytes - 1] = 1;
+        assert_int_equal(window_bytes(), bytes);
+    }
+    assert_true(is_filled(p, 4 * MIB, 5));
+    assert_int_equal(large_stats().moved_pages_calls, 0);
+    assert_true(release(p));
+    hak_large_trim();
+    assert_int_equal(window_bytes(), 0);
+}
+
+static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(4 * MIB);
+    char *behind = allocate(2 * MIB);
+    assert_ptr_equal(behind, p + 4 * MIB);
+    fill(p, 4 * MIB, 6);
+    char *q = resize(p, 9 * MIB);
+    assert_non_null(q);
+    assert_ptr_not_equal(q, p);
+    assert_true(is_filled(q, 4 * MIB, 6));
+    assert_int_equal(usable(q), 9 * MIB);
+    q[9 * MIB - 1] = 1;
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+    assert_int_equal(large_stats().huge_blocks, 2);
+    assert_int_equal(window_bytes(), 11 * MIB);
+    assert_int_equal(hak_map_lookup(p), 0);
+    hak_large_trim();
+    char *again = allocate(4 * MIB); /* the addresses are free again */
+    assert_ptr_equal(again, p);
+    assert_true(is_zero(again, 4 * MIB));
+}
+
+static void a_huge_block_that_shrinks_gives_pages_and_addresses_back(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(16 * MIB);
+    fill(p, 16 * MIB, 7);
+    assert_ptr_equal(resize(p, 5 * MIB), p);
+    assert_int_equal(usable(p), 5 * MIB);
+    assert_int_equal(window_bytes(), 5 * MIB);
+    assert_true(is_filled(p, 5 * MIB, 7));
+    char *next = allocate(4 * MIB);
+    assert_ptr_equal(next, p + 6 * MIB);
+    assert_ptr_equal(resize(p, 6 * MIB), p); /* the rest of its last superslab is its own */
+    assert_true(is_zero(p + 5 * MIB, MIB));
+}
+
+static void a_huge_block_may_shrink_below_the_huge_sizes(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(3 * MIB);
+    fill(p, 3 * MIB, 8);
+    assert_ptr_equal(resize(p, 65537), p);
+    assert_int_equal(usable(p), 128 * KIB);
+    assert_true(is_filled(p, 65537, 8));
+    assert_int_equal(window_bytes(), 128 * KIB);
+    assert_true(release(p));
+}
+
+static void a_foreign_mapping_behind_a_huge_block_is_left_alone(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(2 * MIB);
+    fill(p, 2 * MIB, 9);
+    char *foreign = mmap(p + 3 * MIB, 4096, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(foreign, p + 3 * MIB);
+    *foreign = 42;
+    char *q = resize(p, 4 * MIB);
+    assert_non_null(q);
+    assert_ptr_not_equal(q, p);
+    assert_true(is_filled(q, 2 * MIB, 9));
+    memset(q, 1, 4 * MIB);
+    assert_int_equal(*foreign, 42);
+}
+
+/* --- refusals --- */
+
+/* Grows p, with its first call of the system refused, then its second and so on, until it succeeds.
+ */
+static void assert_survives_refusals(char *p, size_t bytes, size_t new_bytes)
+{
+    for (unsigned k = 1; k <= 6; k++) {
+        struct hak_large_stats before = large_stats();
+        size_t mapped = window_bytes();
+        fill(p, bytes, k);
+        fake_os_fail(FAKE_ANY, k, ENOMEM);
+        char *q = resize(p, new_bytes);
+        fake_os_fail_nothing();
+        if (q == NULL) {
+            assert_int_equal(usable(p), bytes);
+            CHECK(window_bytes() == mapped, "call %u refused: %zu bytes instead of %zu", k,
+                  window_bytes(), mapped);
+            assert_int_equal(large_stats().huge_bytes, before.huge_bytes);
+            assert_int_equal(large_stats().large_bytes, before.large_bytes);
+        }
+        CHECK(is_filled(q != NULL ? q : p, bytes, k), "call %u refused", k);
+        if (q != NULL)
+            return;
+    }
+    fail_msg("never succeeded");
+}
+
+static void a_huge_block_that_cannot_move_stays_as_it_was(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(4 * MIB);
+    allocate(2 * MIB);
+    assert_survives_refusals(p, 4 * MIB, 9 * MIB);
+}
+
+static void a_run_that_cannot_move_stays_as_it_was(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(512 * KIB);
+    allocate(65536);
+    assert_survives_refusals(p, 512 * KIB, 3 * MIB);
+}
+
+static void a_refused_move_keeps_nothing_of_the_new_place(void **state)
+{
+    (void)state;
+    start();
+    char *huge = allocate(4 * MIB);
+    allocate(2 * MIB);
+    char *run = allocate(512 * KIB);
+    allocate(65536);
+    size_t mapped = window_bytes();
+    fill(huge, 4 * MIB, 1);
+    fill(run, 512 * KIB, 2);
+    fake_os_fail_from(FAKE_MOVE, 1, EFAULT);
+    assert_null(resize(huge, 9 * MIB));
+    assert_null(resize(run, 3 * MIB));
+    assert_int_equal(window_bytes(), mapped);
+    assert_true(is_filled(huge, 4 * MIB, 1));
+    assert_true(is_filled(run, 512 * KIB, 2));
+    assert_true(release(huge));
+    assert_true(release(run));
+}
+
+static void a_huge_block_that_cannot_be_cut_stays_as_large_as_it_was(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(16 * MIB);
+    fill(p, 16 * MIB, 3);
+    fake_os_fail(FAKE_UNMAP, 1, ENOMEM);
+    assert_ptr_equal(resize(p, 5 * MIB), p);
+    assert_int_equal(usable(p), 16 * MIB);
+    assert_true(is_filled(p, 16 * MIB, 3));
+    assert_true(release(p));
+    hak_large_trim();
+    assert_int_equal(window_bytes(), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_run_grows_in_place_into_free_slots),
+    cmocka_unit_test(a_run_that_grows_takes_no_slot_of_another),
+    cmocka_unit_test(a_run_that_shrinks_gives_slots_and_pages_back),
+    cmocka_unit_test(slots_that_could_not_be_purged_do_not_count_as_zero),
+    cmocka_unit_test(a_resize_within_the_same_slots_changes_nothing),
+    cmocka_unit_test(a_run_from_256_kib_moves_by_pages),
+    cmocka_unit_test(a_huge_block_grows_in_place_where_the_addresses_are_free),
+    cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
+    cmocka_unit_test(a_huge_block_that_shrinks_gives_pages_and_addresses_back),
+    cmocka_unit_test(a_huge_block_may_shrink_below_the_huge_sizes),
+    cmocka_unit_test(a_foreign_mapping_behind_a_huge_block_is_left_alone),
+    cmocka_unit_test(a_huge_block_that_cannot_move_stays_as_it_was),
+    cmocka_unit_test(a_run_that_cannot_move_stays_as_it_was),
+    cmocka_unit_test(a_refused_move_keeps_nothing_of_the_new_place),
+    cmocka_unit_test(a_huge_block_that_cannot_be_cut_stays_as_large_as_it_was),
+};
+UNIT_MAIN(tests)

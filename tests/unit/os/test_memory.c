@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of os: memory. Each claim of the contract in os.h, against the running kernel. */
+#include "../unit.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+
+#define PAGES(n) ((size_t)(n) * HAK_PAGE_BYTES)
+
+/* An address at which n pages are free. */
+static char *free_place(size_t n)
+{
+    uintptr_t at = 0;
+    assert_int_equal(hak_os_find_hole(PAGES(n), &at), 0);
+    assert_int_equal(at % HAK_PAGE_BYTES, 0);
+    return (char *)at;
+}
+
+static bool is_mapped(char *at)
+{
+    unsigned char resident;
+    return mincore(at, HAK_PAGE_BYTES, &resident) == 0;
+}
+
+static bool is_zero(const char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != 0)
+            return false;
+    return true;
+}
+
+static void find_hole_keeps_nothing_mapped(void **state)
+{
+    (void)state;
+    assert_false(is_mapped(free_place(4)));
+    uintptr_t at = 42;
+    assert_int_equal(hak_os_find_hole((size_t)1 << 60, &at), ENOMEM);
+}
+
+static void map_at_maps_zeroed_memory_just_there(void **state)
+{
+    (void)state;
+    char *at = free_place(4);
+    assert_int_equal(hak_os_map_at(at + PAGES(1), PAGES(2)), 0);
+    assert_false(is_mapped(at));
+    assert_false(is_mapped(at + PAGES(3)));
+    assert_true(is_zero(at + PAGES(1), PAGES(2)));
+    memset(at + PAGES(1), 1, PAGES(2));
+}
+
+static void map_at_refuses_what_is_taken_and_leaves_it_alone(void **state)
+{
+    (void)state;
+    char *at = free_place(6);
+    assert_int_equal(hak_os_map_at(at + PAGES(2), PAGES(1)), 0);
+    memset(at + PAGES(2), 7, PAGES(1));
+    assert_int_equal(hak_os_map_at(at + PAGES(2), PAGES(1)), EEXIST);
+    assert_int_equal(hak_os_map_at(at, PAGES(3)), EEXIST);
+    assert_int_equal(hak_os_map_at(at, PAGES(6)), EEXIST);
+    assert_int_equal(at[PAGES(2)], 7);
+    assert_int_equal(at[PAGES(3) - 1], 7);
+    assert_false(is_mapped(at));
+    assert_false(is_mapped(at + PAGES(1)));
+    assert_false(is_mapped(at + PAGES(3)));
+}
+
+static void unmap_makes_the_range_free_again(void **state)
+{
+    (void)state;
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(3), &p), 0);
+    char *at = p;
+    memset(at, 1, PAGES(3));
+    assert_int_equal(hak_os_unmap(at + PAGES(1), PAGES(1)), 0);
+    assert_true(is_mapped(at));
+    assert_false(is_mapped(at + PAGES(1)));
+    assert_true(is_mapped(at + PAGES(2)));
+    assert_int_equal(hak_os_map_at(at + PAGES(1), PAGES(1)), 0);
+    assert_true(is_zero(at + PAGES(1), PAGES(1)));
+}
+
+static void purge_keeps_the_range_mapped_and_zero(void **state)
+{
+    (void)state;
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(3), &p), 0);
+    char *at = p;
+    memset(at, 1, PAGES(3));
+    assert_int_equal(hak_os_purge(at + PAGES(1), PAGES(1)), 0);
+    unsigned char resident[3];
+    assert_int_equal(mincore(at, PAGES(3), resident), 0);
+    assert_true(resident[0] & 1);
+    assert_false(resident[1] & 1);
+    assert_true(is_zero(at + PAGES(1), PAGES(1)));
+    assert_int_equal(at[0], 1);
+    assert_int_equal(at[PAGES(2)], 1);
+}
+
+static void move_brings_the_content_and_unmaps_the_source(void **state)
+{
+    (void)state;
+    void *from, *to;
+    assert_int_equal(hak_os_map(PAGES(2), &from), 0);
+    assert_int_equal(hak_os_map(PAGES(4), &to), 0);
+    memset(from, 3, PAGES(2));
+    memset(to, 4, PAGES(4));
+    assert_int_equal(hak_os_move(from, to, PAGES(2), false), 0);
+    assert_false(is_mapped(from));
+    assert_int_equal(((char *)to)[0], 3);
+    assert_int_equal(((char *)to)[PAGES(2) - 1], 3);
+    assert_int_equal(((char *)to)[PAGES(2)], 4);
+}
+
+static void move_with_keep_source_leaves_zeroed_memory_behind(void **state)
+{
+    (void)state;
+    void *from, *to;
+    assert_int_equal(hak_os_map(PAGES(2), &from), 0);
+    assert_int_equal(hak_os_map(PAGES(2), &to), 0);
+    memset(from, 3, PAGES(2));
+    assert_int_equal(hak_os_move(from, to, PAGES(2), true), 0);
+    assert_int_equal(((char *)to)[0], 3);
+    assert_int_equal(((char *)to)[PAGES(2) - 1], 3);
+    assert_true(is_mapped(from));
+    assert_true(is_zero(from, PAGES(2)));
+    memset(from, 5, PAGES(2));
+    assert_int_equal(((char *)to)[0], 3);
+}
+
+static void refusals_are_positive_errno_values_and_errno_stays(void **state)
+{
+    (void)state;
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(2), &p), 0);
+    errno = 1234;
+    assert_int_equal(hak_os_map((size_t)1 << 62, &p), ENOMEM);
+    assert_int_equal(hak_os_unmap((char *)p + 1, PAGES(1)), EINVAL);
+    assert_int_equal(hak_os_purge((char *)p + 1, PAGES(1)), EINVAL);
+    assert_int_equal(hak_os_map_at(p, PAGES(1)), EEXIST);
+    assert_int_equal(hak_os_unmap(p, PAGES(2)), 0);
+    assert_true(hak_os_purge(p, PAGES(2)) > 0);
+    assert_true(hak_os_move(p, (char *)p + PAGES(8), PAGES(1), false) > 0);
+    assert_int_equal(errno, 1234);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(find_hole_keeps_nothing_mapped),
+    cmocka_unit_test(map_at_maps_zeroed_memory_just_there),
+    cmocka_unit_test(map_at_refuses_what_is_taken_and_leaves_it_alone),
+    cmocka_unit_test(unmap_makes_the_range_free_again),
+    cmocka_unit_test(purge_keeps_the_range_mapped_and_zero),
+    cmocka_unit_test(move_brings_the_content_and_unmaps_the_source),
+    cmocka_unit_test(move_with_keep_source_leaves_zeroed_memory_behind),
+    cmocka_unit_test(refusals_are_positive_errno_values_and_errno_stays),
+};
+UNIT_MAIN(tests)

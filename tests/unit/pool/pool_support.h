@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of pool: what they share. */
+#pragma once
+
+#include "../unit.h"
+
+#include "fake_os.h"
+#include "pool/pool_internal.h"
+
+#include <errno.h>
+
+#define RUN HAK_POOL_LABEL_RUN
+#define SECOND_NS 1000000000u
+
+static inline void start(void)
+{
+    assert_int_equal(hak_space_start(), 0);
+}
+
+/* Acquires slots that must be there to be had. */
+static inline size_t acquire(unsigned count, unsigned align, unsigned label, bool *zero)
+{
+    size_t slot = SIZE_MAX;
+    bool ignored;
+    assert_int_equal(
+        hak_pool_acquire_any(count, align, label, &slot, zero != NULL ? zero : &ignored), 0);
+    return slot;
+}
+
+static inline void release(size_t slot, unsigned count, unsigned label)
+{
+    hak_pool_release_any(slot, count, label, false);
+}
+
+/* Bytes of the window that are mapped. */
+static inline size_t window_bytes(void)
+{
+    return fake_os_mapped_bytes() - hak_space_meta_bytes();
+}
+
+static inline struct hak_pool_stats stats(void)
+{
+    struct hak_pool_stats s;
+    hak_pool_stats(&s);
+    return s;
+}
+
+/* What must hold whenever no thread is in the pool: a superslab is mapped as far as it is not
+ * missing, what is busy was used, and what has room is found. Returns the busy slots of superslabs
+ * that are not retired. */
+static inline unsigned verify_pool(void)
+{
+    unsigned busy = 0;
+    size_t bytes = 0;
+    size_t retired = 0;
+    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older)
+        retired++;
+    assert_int_equal(retired, stats().retired_now);
+    for (size_t i = 0; i < hak_space_high_water(); i++) {
+        if (!hak_space_is_taken(i))
+            continue;
+        struct hak_superslab *s = hak_superslab(i);
+        uint64_t state = hak_load_relaxed(&s->state);
+        uint32_t missing = hak_load_relaxed(&s->missing);
+        CHECK((pool_busy(state) & missing) == missing, "superslab %zu: missing slots are free", i);
+        bool has_room = pool_busy(state) != POOL_ALL;
+        bool offered = hak_load_relaxed(&hak_space_groups()[i / 64].avail) >> (i % 64) & 1;
+        CHECK(!has_room || offered, "superslab %zu has room that nobody finds", i);
+        bytes += (HAK_SLOTS - hak_popcount64(missing)) * HAK_SLOT_BYTES;
+        busy += hak_popcount64(pool_busy(state) & ~missing);
+    }
+    assert_int_equal(bytes, window_bytes());
+    return busy - (unsigned)retired * HAK_SLOTS;
+}

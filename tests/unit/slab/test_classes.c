@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of slab: the size classes, every size and every offset. */
+#include "../unit.h"
+
+#include "slab/slab.h"
+
+static void every_size_gets_the_smallest_class_that_holds_it(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (size_t size = 0; size <= HAK_SMALL_MAX; size++) {
+        unsigned cls = hak_class_of(size);
+        if (cls >= HAK_CLASSES) {
+            fail_msg("size %zu has class %u", size, cls);
+            return;
+        }
+        CHECK(hak_class(cls)->size_bytes >= size, "size %zu, class %u", size, cls);
+        CHECK(cls == 0 || hak_class(cls - 1)->size_bytes < size, "size %zu, class %u", size, cls);
+    }
+}
+
+static void before_the_start_every_size_has_class_0(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size <= HAK_SMALL_MAX; size += 100)
+        assert_int_equal(hak_class_of(size), 0);
+}
+
+static void classes_ascend_in_multiples_of_the_alignment(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    assert_int_equal(hak_class(0)->size_bytes, HAK_ALIGNMENT);
+    assert_int_equal(hak_class(HAK_CLASSES - 1)->size_bytes, HAK_SMALL_MAX);
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        CHECK(hak_class(cls)->size_bytes % HAK_ALIGNMENT == 0, "class %u", cls);
+        CHECK(cls == 0 || hak_class(cls)->size_bytes > hak_class(cls - 1)->size_bytes, "class %u",
+              cls);
+    }
+}
+
+static void a_block_wastes_an_eighth_at_most_or_a_quarter_above_4_kib(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
+        size_t block = hak_class(hak_class_of(size))->size_bytes;
+        size_t share = size <= 4096 ? 8 : 4;
+        CHECK((block - size) * share <= block, "size %zu in a block of %zu", size, block);
+    }
+}
+
+static void a_slab_holds_eight_blocks_and_wastes_a_sixteenth_at_most(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        size_t slab = c->slots * HAK_SLOT_BYTES;
+        CHECK(c->blocks >= 8, "class %u: %u blocks", cls, c->blocks);
+        CHECK(c->slots == 1 || c->slots == 2 || c->slots == 4 || c->slots == 8,
+              "class %u: %u slots", cls, c->slots);
+        size_t tail = slab - (size_t)c->blocks * c->size_bytes;
+        CHECK(tail < c->size_bytes, "class %u: another block fits", cls);
+        CHECK(tail * 16 <= slab, "class %u: %zu of %zu bytes wasted", cls, tail, slab);
+    }
+}
+
+static void the_block_index_is_the_quotient_for_every_offset(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        for (size_t offset = 0; offset < c->slots * HAK_SLOT_BYTES; offset++)
+            if (hak_block_index(c, offset) != offset / c->size_bytes)
+                fail_msg("class %u, offset %zu: %u", cls, offset, hak_block_index(c, offset));
+    }
+}
+
+/* What a thread begins with: powers of two from 32 on. */
+static void coarse_classes_hold_every_tiny_size_in_twice_its_bytes_at_most(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (size_t size = 0; size <= HAK_TINY_MAX; size++) {
+        size_t block = hak_class(hak_tables.coarse_kind[(size + 15) / 16] / 2)->size_bytes;
+        CHECK(block >= size && hak_is_pow2(block), "size %zu in a block of %zu", size, block);
+        CHECK(block <= 32 || block < 2 * size, "size %zu in a block of %zu", size, block);
+    }
+}
+
+static void bits_are_inline_where_they_fit_one_word(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        assert_true(hak_class(cls)->inline_bits == (hak_class(cls)->blocks <= 64));
+}
+
+/* A pointer behind the last block, in the tail, has the index `blocks`: its bit must lie in the
+ * bitmaps of the slab, not in those of another. */
+static void the_index_behind_the_last_block_is_within_the_bitmaps(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        bool has_tail = (size_t)c->blocks * c->size_bytes < c->slots * HAK_SLOT_BYTES;
+        CHECK(!has_tail || c->blocks % 64 != 0, "class %u: %u blocks", cls, c->blocks);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+    cmocka_unit_test(before_the_start_every_size_has_class_0),
+    cmocka_unit_test(classes_ascend_in_multiples_of_the_alignment),
+    cmocka_unit_test(a_block_wastes_an_eighth_at_most_or_a_quarter_above_4_kib),
+    cmocka_unit_test(a_slab_holds_eight_blocks_and_wastes_a_sixteenth_at_most),
+    cmocka_unit_test(the_block_index_is_the_quotient_for_every_offset),
+    cmocka_unit_test(coarse_classes_hold_every_tiny_size_in_twice_its_bytes_at_most),
+    cmocka_unit_test(bits_are_inline_where_they_fit_one_word),
+    cmocka_unit_test(the_index_behind_the_last_block_is_within_the_bitmaps),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of space: memory for the allocator's own records. */
+#include "../unit.h"
+
+#include "fake_os.h"
+#include "space/space.h"
+
+#include <errno.h>
+
+static void records_are_aligned_to_cache_lines_and_apart(void **state)
+{
+    (void)state;
+    enum { MANY = 500 };
+    static unsigned char *p[MANY];
+    static size_t bytes[MANY];
+    struct unit_random r = {3};
+    for (int i = 0; i < MANY; i++) {
+        bytes[i] = 1 + unit_below(&r, (size_t)1 << unit_below(&r, 18));
+        p[i] = hak_meta_alloc(bytes[i]);
+        CHECK(p[i] != NULL && (uintptr_t)p[i] % 64 == 0, "%zu bytes: %p", bytes[i], (void *)p[i]);
+        memset(p[i], i, bytes[i]);
+    }
+    for (int i = 0; i < MANY; i++)
+        for (size_t b = 0; b < bytes[i]; b++)
+            CHECK(p[i][b] == (unsigned char)i, "record %d of %zu bytes, byte %zu", i, bytes[i], b);
+}
+
+static void a_freed_record_is_the_next_of_its_size(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes <= (size_t)1 << 20; bytes *= 2) {
+        void *p = hak_meta_alloc(bytes);
+        hak_meta_free(p, bytes);
+        size_t mapped = fake_os_mapped_bytes();
+        assert_ptr_equal(hak_meta_alloc(bytes), p);
+        assert_int_equal(fake_os_mapped_bytes(), mapped);
+    }
+}
+
+static void sizes_of_one_power_of_two_share_and_others_do_not(void **state)
+{
+    (void)state;
+    void *p = hak_meta_alloc(100);
+    hak_meta_free(p, 100);
+    assert_ptr_not_equal(hak_meta_alloc(64), p);
+    assert_ptr_not_equal(hak_meta_alloc(129), p);
+    assert_ptr_equal(hak_meta_alloc(128), p);
+}
+
+static void a_refusal_gives_null_and_the_next_call_works(void **state)
+{
+    (void)state;
+    fake_os_fail(FAKE_MAP, 1, ENOMEM);
+    assert_null(hak_meta_alloc(64));
+    assert_int_equal(fake_os_mapped_bytes(), 0);
+    char *p = hak_meta_alloc(64);
+    assert_non_null(p);
+    memset(p, 1, 64);
+    fake_os_fail_from(FAKE_MAP, 1, ENOMEM);
+    assert_null(hak_meta_alloc((size_t)1 << 20));
+    assert_non_null(hak_meta_alloc(64)); /* from what is mapped already */
+}
+
+static void more_than_any_record_needs_is_refused(void **state)
+{
+    (void)state;
+    assert_null(hak_meta_alloc((size_t)1 << 40));
+    assert_null(hak_meta_alloc(SIZE_MAX));
+    assert_int_equal(fake_os_mapped_bytes(), 0);
+}
+
+static void exchange_records(unsigned index, void *argument)
+{
+    (void)argument;
+    struct unit_random r = {index + 1};
+    unsigned char *held[16] = {0};
+    size_t bytes[16];
+    for (int i = 0; i < 20000; i++) {
+        size_t at = unit_below(&r, 16);
+        if (held[at] != NULL) {
+            MUST(held[at][0] == (unsigned char)index &&
+                 held[at][bytes[at] - 1] == (unsigned char)index);
+            hak_meta_free(held[at], bytes[at]);
+            held[at] = NULL;
+            continue;
+        }
+        bytes[at] = (size_t)64 << unit_below(&r, 5);
+        held[at] = hak_meta_alloc(bytes[at]);
+        MUST(held[at] != NULL);
+        held[at][0] = held[at][bytes[at] - 1] = (unsigned char)index;
+    }
+}
+
+static void two_threads_never_hold_the_same_record(void **state)
+{
+    (void)state;
+    unit_in_threads(4, exchange_records, NULL);
+    assert_true(fake_os_mapped_bytes() <= 4 * 16 * 1024 + 2 * 65536);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(records_are_aligned_to_cache_lines_and_apart),
+    cmocka_unit_test(a_freed_record_is_the_next_of_its_size),
+    cmocka_unit_test(sizes_of_one_power_of_two_share_and_others_do_not),
+    cmocka_unit_test(a_refusal_gives_null_and_the_next_call_works),
+    cmocka_unit_test(more_than_any_record_needs_is_refused),
+    cmocka_unit_test(two_threads_never_hold_the_same_record),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,102 @@
+# Sourced by the set-up scripts: installs Debian packages that are missing, and nothing else.
+# Works as root or through sudo. Never starts a service, never removes or upgrades a package that is there.
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # the lists are for the scripts that source this file
+
+PACKAGES_BUILD=(cmake ninja-build gcc g++ make binutils libc6-dev python3)
+PACKAGES_RUN=(procps sqlite3 strace time)
+PACKAGES_TEST=(
+    bc clang-19 clang-format-19 clang-tidy-19 gdb git libc6-dbg libcmocka-dev libpython3-stdlib
+    openssl perl pkg-config redis-server redis-tools shellcheck util-linux valgrind xz-utils z3
+)
+
+# Large ones, of which any version from anywhere will do: package, and the command by which it is known.
+PACKAGES_TEST_COMMANDS=(default-jdk-headless:javac nodejs:node)
+
+packages_fail() {
+    printf 'set-up: %s\n' "$*" >&2
+    exit 1
+}
+
+packages_is_installed() {
+    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+# Prints those of the named packages that are not installed.
+packages_missing() {
+    local name
+    for name in "$@"; do
+        packages_is_installed "$name" || printf '%s\n' "$name"
+    done
+}
+
+# Of PACKAGE:COMMAND pairs, prints the packages whose command is not to be found.
+packages_missing_commands() {
+    local pair
+    for pair in "$@"; do
+        command -v "${pair#*:}" >/dev/null 2>&1 || printf '%s\n' "${pair%%:*}"
+    done
+}
+
+packages_as_root() {
+    if [[ "$(id -u)" -eq 0 ]]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        packages_fail "these packages are missing: ${missing[*]}. Run as root: apt-get install ${missing[*]}"
+    fi
+}
+
+# Somebody else's apt may hold the lock of the lists, which apt does not wait for.
+packages_update() {
+    local attempt
+    for attempt in 1 2 3; do
+        packages_as_root apt-get update -qq && return 0
+        printf 'set-up: apt-get update failed (attempt %d of 3)\n' "$attempt" >&2
+        sleep 5
+    done
+    packages_fail "apt-get update failed three times. Check the network and /etc/apt/sources.list."
+}
+
+# A file that tells the packages' scripts not to start services while they are installed.
+PACKAGES_POLICY=/usr/sbin/policy-rc.d
+packages_policy_made=no
+
+packages_forbid_services() {
+    [[ -e "$PACKAGES_POLICY" ]] && return 0
+    printf '#!/bin/sh\nexit 101\n' | packages_as_root tee "$PACKAGES_POLICY" >/dev/null
+    packages_policy_made=yes
+    packages_as_root chmod 755 "$PACKAGES_POLICY"
+}
+
+packages_allow_services() {
+    [[ "$packages_policy_made" == no ]] || packages_as_root rm -f "$PACKAGES_POLICY"
+    packages_policy_made=no
+}
+
+packages_install() {
+    local missing
+    mapfile -t missing < <(packages_missing "$@")
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    command -v apt-get >/dev/null 2>&1 ||
+        packages_fail "no apt-get here. Install with your package manager: ${missing[*]}"
+    printf 'set-up: installing %s\n' "${missing[*]}"
+    trap packages_allow_services EXIT
+    packages_update
+    packages_forbid_services
+    packages_as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 "${missing[@]}" </dev/null >/dev/null ||
+        packages_fail "could not install ${missing[*]}. apt's messages are above."
+    packages_allow_services
+}
+
+# Debian's python3 with its own test-suite, whatever minor version this release has.
+packages_python_testsuite() {
+    local version
+    [[ -x /usr/bin/python3 ]] || return 0
+    version=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    printf 'libpython%s-testsuite\n' "$version"
+}

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Runs the tests: builds the variants, runs ctest in each, the gates, and the checkers.
+
+    run_tests.py all|quick|lint
+
+One line a step on the terminal; everything else goes to build/logs. A step that fails shows the end of its log and the
+rest goes on, except what needs it. The last line is `N passed, N failed`: tests of ctest, and steps without tests of
+their own (a build, a checker) as one each. The exit status is 0 only if nothing failed and something passed.
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+VARIANTS = ("release", "debug", "asan", "tsan")
+TAIL_LINES = 60
+MESSAGE = re.compile(r"\b(error|warning)\b.*:|: undefined reference|^not formatted|CMake Error|^In .* line \d")
+JOBS = str(min(4, os.cpu_count() or 1))
+
+
+@dataclass
+class Totals:
+    """What was run so far."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: "Totals") -> None:
+        """Adds the counts of another run."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Prints at once."""
+    print(text, end=end, flush=True)
+
+
+def show_log(log: Path, messages_only: bool = False) -> None:
+    """The end of a log, or of the compilers' and checkers' messages in it where there are any."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    if messages_only:
+        lines = list(dict.fromkeys(line for line in lines if MESSAGE.search(line))) or lines
+    say("\n".join(f"    {line}" for line in lines[-TAIL_LINES:]))
+    say(f"    all of it: {log.relative_to(ROOT)}")
+
+
+def execute(what: str, log_name: str, command: list[str]) -> tuple[int, Path]:
+    """Runs a command into a log; prints its line without the outcome."""
+    say(f"{what} ... ", end="")
+    log = LOGS / f"{log_name}.log"
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as out:
+        out.write(f"$ {' '.join(command)}\n")
+        out.flush()
+        try:
+            done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out,
+                                  stderr=subprocess.STDOUT, check=False)
+            return done.returncode, log
+        except FileNotFoundError:
+            out.write(f"{command[0]} not found. tools/setup-test.sh installs it.\n")
+            return 127, log
+
+
+def step(what: str, log_name: str, command: list[str]) -> bool:
+    """A command that passes or fails as a whole."""
+    begin = time.monotonic()
+    status, log = execute(what, log_name, command)
+    if status == 0:
+        say(f"ok ({time.monotonic() - begin:.0f} s)")
+        return True
+    say(f"failed (status {status})")
+    show_log(log, messages_only=True)
+    return False
+
+
+def counted_step(totals: Totals, what: str, log_name: str, command: list[str]) -> bool:
+    """The same, counted as one test."""
+    passed = step(what, log_name, command)
+    totals.add(Totals(passed=1) if passed else Totals(failed=1))
+    return passed
+
+
+def read_junit(path: Path) -> Totals:
+    """The counts in ctest's JUnit file."""
+    suite = ElementTree.parse(path).getroot()
+    count = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "disabled", "skipped")}
+    skipped = count["disabled"] + count["skipped"]
+    return Totals(count["tests"] - count["failures"] - skipped, count["failures"], skipped)
+
+
+def ctest(totals: Totals, preset: str, what: str, log_name: str, *arguments: str) -> None:
+    """A run of ctest. Ending badly without a failed test, or running no test, is a failure too."""
+    junit = LOGS / f"{log_name}.xml"
+    junit.unlink(missing_ok=True)
+    begin = time.monotonic()
+    command = ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error",
+               "--output-junit", str(junit), *arguments]
+    status, log = execute(f"{what}: tests", log_name, command)
+    result = read_junit(junit) if junit.exists() else Totals()
+    if status != 0 and result.failed == 0 or result.passed == 0 and result.failed == 0:
+        result.failed += 1
+    say(f"{result} ({time.monotonic() - begin:.0f} s)")
+    totals.add(result)
+    if result.failed:
+        show_log(log)
+
+
+def build(totals: Totals, preset: str, require_tools: bool = True) -> bool:
+    """Configures and builds a preset, counted as one test."""
+    required = "ON" if require_tools else "OFF"
+    configure = ["cmake", "--preset", preset, f"-DHAKMEM_REQUIRE_TEST_TOOLS={required}"]
+    if not step(f"{preset}: configure", f"configure-{preset}", configure):
+        totals.add(Totals(failed=1))
+        return False
+    return counted_step(totals, f"{preset}: build", f"build-{preset}",
+                        ["cmake", "--build", "--preset", preset, "--", "-k", "0"])
+
+
+def shell_scripts() -> list[str]:
+    """All shell scripts of the project. What lies in a folder named data is input of a test."""
+    candidates = [ROOT / ".ci" / "run"]
+    for folder in ("tools", "bench", "tests", "cmd"):
+        candidates += sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in (".sh", ".bash"))
+    return [str(path.relative_to(ROOT)) for path in candidates if path.exists() and "data" not in path.parts]
+
+
+def lint(totals: Totals) -> None:
+    """Formatting, clang-tidy, shellcheck. clang-tidy needs the compile commands of the clang preset."""
+    counted_step(totals, "format", "format", ["tools/format.sh", "--check"])
+    counted_step(totals, "shellcheck", "shellcheck", ["shellcheck", "--external-sources", *shell_scripts()])
+    configured = (ROOT / "build" / "clang" / "compile_commands.json").exists()
+    if configured or step("clang: configure", "configure-clang", ["cmake", "--preset", "clang"]):
+        folders = f"^{ROOT}/(src|cmd)/"
+        counted_step(totals, "clang-tidy", "clang-tidy",
+                     ["run-clang-tidy-19", "-quiet", "-p", "build/clang", "-j", JOBS, folders])
+    else:
+        totals.add(Totals(failed=1))
+
+
+def run_all(totals: Totals) -> None:
+    """Everything."""
+    for preset in VARIANTS:
+        if build(totals, preset):
+            ctest(totals, preset, preset, f"test-{preset}", "-LE", "^gate$")
+    if (ROOT / "build" / "release" / "CTestTestfile.cmake").exists():
+        ctest(totals, "release", "gates", "test-gates", "-L", "^gate$")
+    build(totals, "clang")
+    lint(totals)
+
+
+def run_quick(totals: Totals) -> None:
+    """The release variant with the gates."""
+    if build(totals, "release", require_tools=False):
+        ctest(totals, "release", "release", "test-quick")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs the tests of hakmem.")
+    parser.add_argument("what", choices=("all", "quick", "lint"))
+    arguments = parser.parse_args()
+    if shutil.which("cmake") is None:
+        sys.exit("cmake not found. tools/setup-test.sh installs it.")
+    totals = Totals()
+    {"all": run_all, "quick": run_quick, "lint": lint}[arguments.what](totals)
+    say(str(totals))
+    return 0 if totals.failed == 0 and totals.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Installs what `make test` needs: the build tools, test libraries, checkers, and the programs that the
+# tests run under hakmem.
+#
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+set -euo pipefail
+# shellcheck source=tools/packages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
+
+mapfile -t by_command < <(packages_missing_commands "${PACKAGES_TEST_COMMANDS[@]}")
+packages_install "${PACKAGES_BUILD[@]}" "${PACKAGES_RUN[@]}" "${PACKAGES_TEST[@]}" "${by_command[@]}"
+
+# After python3 itself: the name of the package has its version.
+mapfile -t testsuite < <(packages_python_testsuite)
+packages_install "${testsuite[@]}"
