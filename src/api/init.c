@@ -14,7 +14,7 @@ __attribute__((constructor)) static void init_begin(void)
     hak_options_read(environ);
     if (hak_options.stats || hak_options.stage_stats)
         hak_os_keep_stderr();
-    pthread_atfork(hak_heap_fork_prepare, hak_heap_fork_parent, hak_heap_fork_child);
+    pthread_atfork(NULL, NULL, hak_heap_fork_child);
 }
 
 __attribute__((destructor)) static void init_end(void)

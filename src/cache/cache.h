@@ -74,9 +74,7 @@ struct hak_heap {
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
     _Atomic(bool) in_use;
-    bool dead;             /* its thread stayed behind in the parent of a fork */
-    bool fork_interrupted; /* owner: fork came from a signal handler that interrupted it under its
-                              own lock */
+    bool dead; /* its thread stayed behind in the parent of a fork */
     uint8_t end_rounds;
     uint16_t arena_used_bytes;
     uint32_t outbox_bytes; /* owner, as the outbox itself */
@@ -183,7 +181,7 @@ struct hak_cache_usage {
 };
 void hak_cache_usage(struct hak_cache_usage *out);
 
-void hak_cache_fork_lock(void);
-void hak_cache_fork_unlock(void);
-/* In the child: `mine` is the heap of the only thread, or NULL. */
-void hak_cache_fork_reset(struct hak_heap *mine);
+/* In the child of a fork; `mine` is the heap of the only thread, or NULL. A heap that somebody was
+ * changing is given up, blocks and all; those of the other threads are taken over later. True when
+ * `mine` has to be given up. */
+bool hak_cache_fork_child(struct hak_heap *mine);

@@ -203,31 +203,28 @@ void hak_cache_usage(struct hak_cache_usage *out)
     }
 }
 
-/* --- fork: with every lock held the heap is consistent in the child --- */
+/* --- fork --- */
 
-void hak_cache_fork_lock(void)
+bool hak_cache_fork_child(struct hak_heap *mine)
 {
-    hak_lock(&registry.lock);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        hak_lock(&h->lock); /* newest first, so the shared heap, the first ever made, is last */
-}
-
-void hak_cache_fork_unlock(void)
-{
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        hak_unlock(&h->lock);
-    hak_unlock(&registry.lock);
-}
-
-void hak_cache_fork_reset(struct hak_heap *mine)
-{
-    hak_lock_reset(&registry.lock);
+    bool mine_is_lost = false;
+    bool orphans_are_lost = false;
+    hak_lock_recover(&registry.lock); /* its lists change by single stores */
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        hak_lock_reset(&h->lock);
-        if (h == mine || !hak_load_relaxed(&h->in_use) || h->dead)
+        if (h == mine && hak_lock_is_mine(&h->lock)) {
+            mine_is_lost = true; /* a signal handler forked in the midst of it: it goes on later */
             continue;
-        h->dead = true; /* its slabs are taken over when memory is next needed, not in the midst of
-                           a fork */
+        }
+        bool lost = hak_lock_recover(&h->lock);
+        if (h == hak_orphans)
+            orphans_are_lost = lost;
+        if (h == mine || h == hak_orphans || lost || !hak_load_relaxed(&h->in_use) || h->dead)
+            continue;
+        h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&registry.dead, 1u);
     }
+    struct hak_heap *fresh = orphans_are_lost ? registry_new_heap_locked() : NULL;
+    if (fresh != NULL)
+        hak_orphans = fresh;
+    return mine_is_lost;
 }

@@ -77,7 +77,5 @@ static inline struct hak_heap *hak_heap_self_slow(void)
 
 bool hak_heap_started(void);
 
-/* For pthread_atfork: once, by api's constructor. */
-void hak_heap_fork_prepare(void);
-void hak_heap_fork_parent(void);
+/* For pthread_atfork: in the child. */
 void hak_heap_fork_child(void);

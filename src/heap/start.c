@@ -64,50 +64,24 @@ static void start_thread_end(void *value)
     hak_cache_thread_end(heap);
 }
 
-/* --- fork: one fixed order, outermost first --- */
-
-static struct hak_heap *fork_self(void)
-{
-    return hak_self == &hak_front_none || hak_self == &hak_front_shared
-               ? NULL
-               : hak_heap_of_front(hak_self);
-}
-
-void hak_heap_fork_prepare(void)
-{
-    struct hak_heap *mine = fork_self();
-    if (mine != NULL) {
-        mine->fork_interrupted = hak_lock_is_mine(&mine->lock);
-        if (mine->fork_interrupted)
-            return;
-    }
-    hak_lock(&start.lock);
-    hak_cache_fork_lock();
-    hak_large_fork_lock();
-    hak_pool_fork_lock();
-    hak_space_fork_lock();
-    hak_meta_fork_lock();
-}
-
-void hak_heap_fork_parent(void)
-{
-    struct hak_heap *mine = fork_self();
-    if (mine != NULL && mine->fork_interrupted)
-        return;
-    hak_meta_fork_unlock();
-    hak_space_fork_unlock();
-    hak_pool_fork_unlock();
-    hak_large_fork_unlock();
-    hak_cache_fork_unlock();
-    hak_unlock(&start.lock);
-}
+/* --- fork ---
+ *
+ * No lock is held while the process forks: between the handlers of pthread_atfork and the fork
+ * itself libc takes locks of stdio, and a thread that holds those may be waiting for memory. So any
+ * thread may be anywhere when the child's memory is copied, and the child makes good what can be
+ * made good and gives up the rest: the heap that a thread was in the midst of changing, a cache.
+ * The lock-free parts change by single atomic steps and need nothing. */
 
 void hak_heap_fork_child(void)
 {
-    hak_meta_fork_reset();
-    hak_space_fork_reset();
-    hak_pool_fork_reset();
-    hak_large_fork_reset();
-    hak_cache_fork_reset(fork_self());
-    hak_lock_reset(&start.lock);
+    hak_lock_recover(&start.lock);
+    hak_meta_fork_child();
+    hak_space_fork_child();
+    hak_pool_fork_child();
+    hak_large_fork_child();
+    if (!hak_heap_started())
+        return; /* another thread was starting the process: the child starts anew */
+    bool heapless = hak_self == &hak_front_none || hak_self == &hak_front_shared;
+    if (hak_cache_fork_child(heapless ? NULL : hak_heap_of_front(hak_self)))
+        hak_self = &hak_front_none;
 }

@@ -278,17 +278,10 @@ void hak_large_stats(struct hak_large_stats *out)
     out->moved_pages_calls = hak_load_relaxed(&c->moves);
 }
 
-void hak_large_fork_lock(void)
+void hak_large_fork_child(void)
 {
-    hak_lock(&cache.lock);
-}
-
-void hak_large_fork_unlock(void)
-{
-    hak_unlock(&cache.lock);
-}
-
-void hak_large_fork_reset(void)
-{
-    hak_lock_reset(&cache.lock);
+    if (hak_lock_recover(&cache.lock)) {
+        cache.count = 0;
+        cache.bytes = 0;
+    }
 }

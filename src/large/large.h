@@ -43,6 +43,5 @@ void hak_large_stats(struct hak_large_stats *out);
 /* Unmaps what the huge cache holds. Returns bytes. */
 size_t hak_large_trim(void);
 
-void hak_large_fork_lock(void);
-void hak_large_fork_unlock(void);
-void hak_large_fork_reset(void);
+/* In the child of a fork: gives up the cache if another thread was changing it. */
+void hak_large_fork_child(void);

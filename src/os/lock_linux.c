@@ -56,8 +56,10 @@ bool hak_lock_is_mine(struct hak_lock *lock)
     return hak_load_relaxed(&lock->holder) == lock_self();
 }
 
-void hak_lock_reset(struct hak_lock *lock)
+bool hak_lock_recover(struct hak_lock *lock)
 {
+    bool held = hak_load_relaxed(&lock->state) != LOCK_FREE;
     hak_store_relaxed(&lock->holder, (uintptr_t)0);
     hak_store_relaxed(&lock->state, (uint32_t)LOCK_FREE);
+    return held;
 }

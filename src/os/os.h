@@ -50,8 +50,9 @@ void hak_lock(struct hak_lock *lock);
 bool hak_try_lock(struct hak_lock *lock);
 void hak_unlock(struct hak_lock *lock);
 bool hak_lock_is_mine(struct hak_lock *lock);
-/* Makes the lock free whatever it was. For the child of a fork, which has one thread. */
-void hak_lock_reset(struct hak_lock *lock);
+/* Makes the lock free; true if it was held, so that what it guards may be half changed. For the
+ * child of a fork, which has one thread. */
+bool hak_lock_recover(struct hak_lock *lock);
 
 /* --- the rest --- */
 

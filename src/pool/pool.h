@@ -93,6 +93,5 @@ static inline struct hak_superslab *hak_superslab(size_t superslab)
     return (struct hak_superslab *)hak_space_records() + superslab;
 }
 
-void hak_pool_fork_lock(void);
-void hak_pool_fork_unlock(void);
-void hak_pool_fork_reset(void);
+/* In the child of a fork: gives up what another thread was changing. */
+void hak_pool_fork_child(void);

@@ -274,20 +274,12 @@ size_t hak_pool_trim(void)
     return bytes + retired_unmap(0, 0);
 }
 
-void hak_pool_fork_lock(void)
+void hak_pool_fork_child(void)
 {
-    hak_lock(&hak_pool.grow_lock);
-    hak_lock(&hak_pool.retired_lock);
-}
-
-void hak_pool_fork_unlock(void)
-{
-    hak_unlock(&hak_pool.retired_lock);
-    hak_unlock(&hak_pool.grow_lock);
-}
-
-void hak_pool_fork_reset(void)
-{
-    hak_lock_reset(&hak_pool.retired_lock);
-    hak_lock_reset(&hak_pool.grow_lock);
+    if (hak_lock_recover(&hak_pool.grow_lock))
+        hak_pool.partial = 0;
+    if (hak_lock_recover(&hak_pool.retired_lock)) {
+        hak_pool.newest = hak_pool.oldest = 0;
+        hak_store_relaxed(&hak_pool.retired_now, (size_t)0);
+    }
 }

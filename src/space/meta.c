@@ -67,17 +67,8 @@ void hak_meta_free(void *p, size_t bytes)
     hak_unlock(&meta.lock);
 }
 
-void hak_meta_fork_lock(void)
+void hak_meta_fork_child(void)
 {
-    hak_lock(&meta.lock);
-}
-
-void hak_meta_fork_unlock(void)
-{
-    hak_unlock(&meta.lock);
-}
-
-void hak_meta_fork_reset(void)
-{
-    hak_lock_reset(&meta.lock);
+    if (hak_lock_recover(&meta.lock))
+        meta.chunk_left_bytes = 0; /* another thread may have been carving from it */
 }

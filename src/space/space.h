@@ -76,12 +76,9 @@ size_t hak_space_high_water(void);
 size_t hak_space_meta_bytes(void);
 bool hak_space_is_taken(size_t superslab);
 
-void hak_space_fork_lock(void);
-void hak_space_fork_unlock(void);
-void hak_space_fork_reset(void);
-void hak_meta_fork_lock(void);
-void hak_meta_fork_unlock(void);
-void hak_meta_fork_reset(void);
+/* In the child of a fork: makes good what another thread was changing. See heap/start.c. */
+void hak_space_fork_child(void);
+void hak_meta_fork_child(void);
 
 /* --- memory for the allocator's own records: powers of two, never returned to the system --- */
 

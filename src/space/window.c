@@ -25,6 +25,7 @@ struct area {
     char *at;
     size_t group_bytes;
     size_t mapped_bytes;
+    size_t growing_to_bytes; /* more than mapped_bytes while more is being mapped */
 };
 
 struct hak_space hak_space;
@@ -68,6 +69,7 @@ static int window_grow_area_locked(enum area_name name, size_t limit)
     size_t ahead = hak_min(area->mapped_bytes, META_CHUNK_SUPERSLABS * HAK_META_BYTES);
     size_t want =
         hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
+    area->growing_to_bytes = want;
     int error = hak_os_map_at(area->at + area->mapped_bytes, want - area->mapped_bytes);
     if (error != 0 && want > need) {
         want = need;
@@ -75,6 +77,7 @@ static int window_grow_area_locked(enum area_name name, size_t limit)
     }
     if (error == 0)
         area->mapped_bytes = want;
+    area->growing_to_bytes = 0;
     return error;
 }
 
@@ -269,17 +272,17 @@ int hak_space_need_meta(size_t limit)
     return error;
 }
 
-void hak_space_fork_lock(void)
+void hak_space_fork_child(void)
 {
-    hak_lock(&window.lock);
-}
-
-void hak_space_fork_unlock(void)
-{
-    hak_unlock(&window.lock);
-}
-
-void hak_space_fork_reset(void)
-{
-    hak_lock_reset(&window.lock);
+    if (!hak_lock_recover(&window.lock))
+        return;
+    /* An array may have been growing: nobody uses what was mapped and not counted yet. Superslabs
+     * that were mapped and not marked are stepped over as if they were a stranger's. */
+    for (int a = 0; a < AREA_COUNT; a++) {
+        struct area *area = &window.areas[a];
+        if (area->growing_to_bytes > area->mapped_bytes)
+            hak_os_unmap(area->at + area->mapped_bytes,
+                         area->growing_to_bytes - area->mapped_bytes);
+        area->growing_to_bytes = 0;
+    }
 }

@@ -234,7 +234,10 @@ static void at_child(void)
     alarm(HANG_SECONDS);
     busy_require(pattern_holds(prepared_block, 700, 6) && busy_churn(300, 3) && busy_one(100000, 1),
                  "work in the child");
-    my_free(prepared_block);
+    my_free(prepared_block); /* registered twice: the next one finds a block of its own */
+    prepared_block = my_malloc(700);
+    busy_require(prepared_block != NULL, "a block in the child");
+    pattern_fill(prepared_block, 700, 6);
 }
 
 /* Registered before and after the allocator may have registered its own: from preinit_array, too.

@@ -196,9 +196,7 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     char *live = allocate(lost, cls);
     mark(live, 256, 5);
     release(lost, allocate(lost, cls)); /* in the bin of a thread that is gone */
-    hak_cache_fork_lock();
-    assert_false(hak_try_lock(&lost->lock));
-    hak_cache_fork_reset(mine); /* what the child does */
+    assert_false(hak_cache_fork_child(mine)); /* what the child does */
     hak_self = &mine->front;
 
     char *p = allocate(mine, cls);
@@ -214,17 +212,38 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     assert_ptr_equal(open_thread(), lost);
 }
 
-static void after_a_fork_the_parent_goes_on(void **state)
+static void a_heap_that_was_being_changed_is_given_up(void **state)
 {
     (void)state;
     start();
-    struct hak_heap *heap = open_thread();
-    char *p = allocate(heap, 3);
-    hak_cache_fork_lock();
-    hak_cache_fork_unlock();
-    release(heap, p);
-    hak_cache_flush(heap);
-    assert_nothing_held();
+    struct hak_heap *mine = open_thread();
+    struct hak_heap *lost = open_thread();
+    unsigned cls = hak_class_of(256);
+    char *live = allocate(lost, cls);
+    hak_store_relaxed(&lost->lock.state, 1u); /* its thread is in the midst of something */
+    hak_store_relaxed(&hak_orphans->lock.state, 1u);
+    struct hak_heap *orphans = hak_orphans;
+    assert_false(hak_cache_fork_child(mine));
+    hak_self = &mine->front;
+    assert_ptr_not_equal(hak_orphans, orphans);
+    assert_true(hak_try_lock(&lost->lock));
+    hak_unlock(&lost->lock);
+
+    release(mine, allocate(mine, cls));
+    assert_ptr_equal(hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(live), hak_class(cls))->owner),
+                     lost);
+    assert_int_equal(counted(&mine->stats.adopted_slabs), 0);
+}
+
+static void a_heap_that_its_own_signal_handler_left_is_given_up(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    hak_lock(&mine->lock);
+    assert_true(hak_cache_fork_child(mine));
+    assert_true(hak_lock_is_mine(&mine->lock)); /* the interrupted call still ends as it began */
+    hak_unlock(&mine->lock);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -237,6 +256,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_shared_heap_answers_null_without_memory),
     cmocka_unit_test(usage_adds_up_to_what_is_held),
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
-    cmocka_unit_test(after_a_fork_the_parent_goes_on),
+    cmocka_unit_test(a_heap_that_was_being_changed_is_given_up),
+    cmocka_unit_test(a_heap_that_its_own_signal_handler_left_is_given_up),
 };
 UNIT_MAIN(tests)

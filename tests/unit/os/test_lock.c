@@ -71,12 +71,13 @@ static void a_held_lock_is_the_holders_and_nobody_elses(void **state)
     hak_unlock(&lock);
 }
 
-static void reset_frees_a_lock_that_another_thread_held(void **state)
+static void recover_frees_a_lock_that_another_thread_held(void **state)
 {
     (void)state;
     struct hak_lock lock = {.state = 2, .holder = 4096};
     assert_false(hak_try_lock(&lock));
-    hak_lock_reset(&lock);
+    assert_true(hak_lock_recover(&lock));
+    assert_false(hak_lock_recover(&lock));
     assert_true(hak_try_lock(&lock));
     hak_unlock(&lock);
 }
@@ -104,7 +105,7 @@ static void threads_that_wait_asleep_are_all_woken(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_thread_at_a_time_holds_a_lock),
     cmocka_unit_test(a_held_lock_is_the_holders_and_nobody_elses),
-    cmocka_unit_test(reset_frees_a_lock_that_another_thread_held),
+    cmocka_unit_test(recover_frees_a_lock_that_another_thread_held),
     cmocka_unit_test(threads_that_wait_asleep_are_all_woken),
 };
 UNIT_MAIN(tests)
