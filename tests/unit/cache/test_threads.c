@@ -195,7 +195,7 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     unsigned cls = hak_class_of(256);
     char *live = allocate(lost, cls);
     mark(live, 256, 5);
-    release(lost, allocate(lost, cls)); /* in the bin of a thread that is gone */
+    release(lost, allocate(lost, cls));       /* in the bin of a thread that is gone */
     assert_false(hak_cache_fork_child(mine)); /* what the child does */
     hak_self = &mine->front;
 
