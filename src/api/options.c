@@ -23,13 +23,16 @@ struct option {
     uint64_t most;
 };
 
+/* docs/options.md is made of this table by tools/options_md.py: name, default, comment. */
+/* clang-format off */
 static const struct option options[] = {
-    {"STATS", OPTION_FLAG, &hak_options.stats, 1},
-    {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, &hak_options.stage_stats, 1},
-    {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, &hak_options.superslab_max_cached, UINT32_MAX},
-    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX},
-    {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, &hak_options.superslab_ttl_sec, UINT32_MAX},
+    {"STATS", OPTION_FLAG, &hak_options.stats, 1}, /* print a summary on stderr when the process ends */
+    {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, &hak_options.stage_stats, 1}, /* print how often each stage of the shared pool served a slot, when the process ends */
+    {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, &hak_options.superslab_max_cached, UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
+    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 8 MiB */
+    {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, &hak_options.superslab_ttl_sec, UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
 };
+/* clang-format on */
 #define OPTIONS (sizeof options / sizeof options[0])
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.

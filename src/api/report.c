@@ -13,6 +13,7 @@
 void hak_snapshot_take(struct hak_snapshot *out)
 {
     memset(out, 0, sizeof *out);
+    hak_heap_notice_fork();
     if (!hak_heap_started())
         return;
     hak_cache_usage(&out->cache);

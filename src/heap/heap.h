@@ -77,5 +77,15 @@ static inline struct hak_heap *hak_heap_self_slow(void)
 
 bool hak_heap_started(void);
 
-/* For pthread_atfork: in the child. */
+/* In the child of a fork: for pthread_atfork, and called by slow paths that come before that. */
 void hak_heap_fork_child(void);
+
+extern HAK_HIDDEN _Atomic(_Atomic(uint32_t) *)
+    hak_heap_unforked; /* points to 0: a fork has to be dealt with */
+
+/* At the beginning of every slow path. */
+static inline void hak_heap_notice_fork(void)
+{
+    if (HAK_UNLIKELY(hak_load_relaxed(hak_load_relaxed(&hak_heap_unforked)) == 0))
+        hak_heap_fork_child();
+}

@@ -23,6 +23,7 @@ static unsigned route_class_of(size_t bytes)
 /* A block of a class whose bin has none. */
 static void *route_class(unsigned cls, bool *zero)
 {
+    hak_heap_notice_fork();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
@@ -34,6 +35,7 @@ static void *route_class(unsigned cls, bool *zero)
 
 static void *route_large(size_t bytes, size_t align, bool *zero)
 {
+    hak_heap_notice_fork();
     if (bytes > HAK_HUGE_MAX || (hak_heap_self_slow() == NULL && !hak_heap_started()))
         return route_no_memory();
     void *p = hak_large_alloc(bytes, align, zero);
@@ -106,6 +108,7 @@ bool hak_heap_free_slow(void *p)
     uint32_t kind = entry & HAK_KIND_MASK;
     if (HAK_UNLIKELY(entry == 0))
         return false;
+    hak_heap_notice_fork();
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return hak_large_free(p, entry);
     struct hak_front *front = hak_self;
@@ -139,6 +142,7 @@ static bool realloc_stays(size_t have, size_t bytes)
 void *hak_heap_realloc(void *p, size_t bytes)
 {
     size_t have = hak_heap_usable_bytes(p);
+    hak_heap_notice_fork();
     if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes))
         return p;
     if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
@@ -168,6 +172,7 @@ const char *hak_heap_why_not(const void *p)
 
 size_t hak_heap_trim(void)
 {
+    hak_heap_notice_fork();
     struct hak_heap *heap = hak_heap_self_slow();
     if (!hak_heap_started())
         return 0;

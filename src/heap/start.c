@@ -14,6 +14,22 @@ static struct {
     bool has_key;
 } start;
 
+/* 1 in the process that wrote it, 0 in the child of a fork until that has been dealt with. In a
+ * page that the kernel wipes; where it cannot, always 1, and the handler of pthread_atfork is
+ * relied on. */
+static _Atomic(uint32_t) start_never_wiped = 1;
+_Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
+
+static void start_watch_for_forks(void)
+{
+    void *page;
+    if (hak_os_map_wiped_on_fork(&page) != 0)
+        return;
+    _Atomic(uint32_t) *unforked = page;
+    hak_store_relaxed(unforked, 1u);
+    hak_store_relaxed(&hak_heap_unforked, unforked);
+}
+
 static void start_thread_end(void *value);
 
 bool hak_heap_started(void)
@@ -32,6 +48,8 @@ static bool start_process(void)
         done = hak_space_start() == 0 && hak_cache_start() == 0;
         start.has_key = done && pthread_key_create(&start.key, start_thread_end) == 0;
         if (done)
+            start_watch_for_forks();
+        if (done)
             hak_store_release(&start.done,
                               true); /* ORDER: [start] everything the first call has set up */
     }
@@ -41,6 +59,7 @@ static bool start_process(void)
 
 HAK_COLD struct hak_heap *hak_heap_open_slow(void)
 {
+    hak_heap_notice_fork();
     if (hak_self == &hak_front_shared)
         return NULL;
     hak_self = &hak_front_shared; /* what starting calls may allocate */
@@ -70,10 +89,18 @@ static void start_thread_end(void *value)
  * itself libc takes locks of stdio, and a thread that holds those may be waiting for memory. So any
  * thread may be anywhere when the child's memory is copied, and the child makes good what can be
  * made good and gives up the rest: the heap that a thread was in the midst of changing, a cache.
- * The lock-free parts change by single atomic steps and need nothing. */
+ * The lock-free parts change by single atomic steps and need nothing.
+ *
+ * This is done by the first slow path of the child, whoever takes it: the handlers of libraries
+ * that registered theirs before this library did run before its own, and raw clone runs none at
+ * all. */
 
 void hak_heap_fork_child(void)
 {
+    _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
+    if (unforked != &start_never_wiped && hak_load_relaxed(unforked) == 1)
+        return; /* a handler that came first needed memory: all this is done */
+    hak_store_relaxed(unforked, 1u);
     hak_lock_recover(&start.lock);
     hak_meta_fork_child();
     hak_space_fork_child();

@@ -10,6 +10,9 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -62,6 +65,21 @@ int hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
     long flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keep_source ? MREMAP_DONTUNMAP : 0);
     long got = hak_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, flags, (long)to, 0);
     return memory_failed(got) ? (int)-got : 0;
+}
+
+int hak_os_map_wiped_on_fork(void **out)
+{
+    void *page;
+    int error = hak_os_map(HAK_PAGE_BYTES, &page);
+    if (error != 0)
+        return error;
+    error =
+        (int)-hak_syscall6(SYS_madvise, (long)page, (long)HAK_PAGE_BYTES, MADV_WIPEONFORK, 0, 0, 0);
+    if (error != 0)
+        hak_os_unmap(page, HAK_PAGE_BYTES);
+    else
+        *out = page;
+    return error;
 }
 
 int hak_os_find_hole(size_t bytes, uintptr_t *out)

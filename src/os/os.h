@@ -31,6 +31,8 @@ int hak_os_purge(void *at, size_t bytes);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
  * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
+/* Maps one page that reads as zero in the child of every fork (and raw clone) from now on. */
+int hak_os_map_wiped_on_fork(void **out);
 /* An address at which `bytes` were free a moment ago, chosen by the system; nothing is kept mapped.
  */
 int hak_os_find_hole(size_t bytes, uintptr_t *out);

@@ -17,7 +17,7 @@
 #include "conformance/startend/busy.h"
 #include "conformance/support/cmocka_all.h"
 
-enum { THREADS = 8, HANG_SECONDS = 30 };
+enum { THREADS = 8, HANG_SECONDS = 30, TEST_SECONDS = 120 };
 
 extern char **environ;
 
@@ -27,6 +27,32 @@ static atomic_uint worker_failures;
 static unsigned scaled(unsigned count)
 {
     return allocator_sanitized() ? count / 10 : count;
+}
+
+/* ---- hangs ---- */
+
+/* The process that forks can hang as well as the child. */
+static void test_hangs(int signal_number)
+{
+    (void)signal_number;
+    static const char text[] = "fork: this test hangs, or takes more than 120 seconds\n";
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)n;
+    _exit(1);
+}
+
+static int test_begins(void **state)
+{
+    (void)state;
+    signal(SIGALRM, test_hangs);
+    alarm(TEST_SECONDS);
+    return 0;
+}
+
+static void child_begins(void)
+{
+    signal(SIGALRM, SIG_DFL); /* the parent tells a hang by this signal */
+    alarm(HANG_SECONDS);
 }
 
 /* ---- what children do ---- */
@@ -40,7 +66,7 @@ static void *child_thread(void *unused)
 /* Allocates and frees 1,000 times; status 0 if that went well. */
 _Noreturn static void child_work(bool with_thread)
 {
-    alarm(HANG_SECONDS);
+    child_begins();
     bool good = busy_churn(1000, 7) && busy_one(100000, 1);
     pthread_t thread;
     void *wrong = NULL;
@@ -145,7 +171,7 @@ static void children_free_inherited_blocks(void **state)
     for (unsigned n = 0; n < scaled(50); n++) {
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(HANG_SECONDS);
+            child_begins();
             for (size_t i = 0; i < COUNT; i++) {
                 busy_require(pattern_holds(blocks[i], 16, i), "an inherited block");
                 my_free(blocks[i]);
@@ -231,7 +257,7 @@ static void at_child(void)
     if (!handlers_work)
         return;
     in_child++;
-    alarm(HANG_SECONDS);
+    child_begins();
     busy_require(pattern_holds(prepared_block, 700, 6) && busy_churn(300, 3) && busy_one(100000, 1),
                  "work in the child");
     my_free(prepared_block); /* registered twice: the next one finds a block of its own */
@@ -279,7 +305,7 @@ static void fork_in_handler(int signal_number)
     int saved = errno;
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(HANG_SECONDS);
+        child_begins();
         if (!child_returns)
             _exit(0);
         stop = true; /* the interrupted loop ends, see below */
@@ -428,16 +454,16 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(racing_the_first_allocation_of_threads),
-        cmocka_unit_test(with_8_threads_allocating),
-        cmocka_unit_test(children_may_have_threads),
-        cmocka_unit_test(children_free_inherited_blocks),
-        cmocka_unit_test(in_a_signal_handler),
-        cmocka_unit_test(in_a_signal_handler_with_threads),
-        cmocka_unit_test(while_others_hold_stdio_locks),
-        cmocka_unit_test(vfork_and_exec),
-        cmocka_unit_test(spawn_system_and_popen),
-        cmocka_unit_test(handlers_that_allocate),
+        cmocka_unit_test_setup(racing_the_first_allocation_of_threads, test_begins),
+        cmocka_unit_test_setup(with_8_threads_allocating, test_begins),
+        cmocka_unit_test_setup(children_may_have_threads, test_begins),
+        cmocka_unit_test_setup(children_free_inherited_blocks, test_begins),
+        cmocka_unit_test_setup(in_a_signal_handler, test_begins),
+        cmocka_unit_test_setup(in_a_signal_handler_with_threads, test_begins),
+        cmocka_unit_test_setup(while_others_hold_stdio_locks, test_begins),
+        cmocka_unit_test_setup(vfork_and_exec, test_begins),
+        cmocka_unit_test_setup(spawn_system_and_popen, test_begins),
+        cmocka_unit_test_setup(handlers_that_allocate, test_begins),
     };
     return RUN_TESTS(tests);
 }

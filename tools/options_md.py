@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Makes docs/options.md of the option table in src/api/options.c, and docs/control.md of the table in src/api/control.c.
+
+    options_md.py [--check]      --check: fails if a file is not what it would write
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), &hak_options\.(\w+), .*?\}, /\* (.*) \*/$', re.M)
+DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)
+CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
+
+OPTIONS_HEAD = """# Options
+
+Made by tools/options_md.py from src/api/options.c.
+
+An option is set by `HAKMEM_<NAME>=value` in the environment, or in `HAKMEM_CONF="name:value,name:value"`, which is weaker. Names
+in `HAKMEM_CONF` may be written in either case. Numbers may end in k, m, g or t (times 1024 each). Programs with raised privileges
+(set-user-ID and the like) ignore all of them. An unknown name or a bad value is reported once on stderr, with the nearest name,
+and changes nothing.
+
+| option | value | default | meaning |
+|---|---|---|---|
+"""
+CONTROL_HEAD = """# Names for hakmem_ctl
+
+Made by tools/options_md.py from src/api/control.c. All are read only so far, and 64-bit. `hakmem_ctl_name(i)` lists them.
+
+| name | |
+|---|---|
+"""
+
+
+def options_page() -> str:
+    source = (ROOT / "src/api/options.c").read_text(encoding="utf-8")
+    defaults = dict(DEFAULT.findall(source))
+    rows = []
+    for name, kind, member, meaning in OPTION.findall(source):
+        value = "0 or 1" if kind == "FLAG" else "a number"
+        rows.append(f"| `HAKMEM_{name}` | {value} | {defaults.get(member, '0')} | {meaning} |\n")
+    if not rows:
+        sys.exit("options_md.py: found no table in src/api/options.c")
+    return OPTIONS_HEAD + "".join(rows)
+
+
+def control_page() -> str:
+    names = CONTROL.findall((ROOT / "src/api/control.c").read_text(encoding="utf-8"))
+    if not names:
+        sys.exit("options_md.py: found no table in src/api/control.c")
+    unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
+    rows = [f"| `{n}` | {next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
+    return CONTROL_HEAD + "".join(rows)
+
+
+def main() -> int:
+    stale = []
+    for name, text in (("docs/options.md", options_page()), ("docs/control.md", control_page())):
+        path = ROOT / name
+        if "--check" in sys.argv[1:]:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(name)
+        else:
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        print(f"not up to date: {', '.join(stale)}; run tools/options_md.py", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
