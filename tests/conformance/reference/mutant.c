@@ -25,13 +25,13 @@ extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t align, size_t size);
 extern void *__libc_pvalloc(size_t size);
 
-/* The chosen defect, read once: getenv does not allocate. */
+/* The chosen defect. The loader allocates before there is an environment: ask again later. */
 static int is(const char *name)
 {
     static const char *chosen;
-    if (!chosen)
+    if (!chosen && environ)
         chosen = getenv("MUTANT") ? getenv("MUTANT") : "none";
-    return strcmp(chosen, name) == 0;
+    return chosen && strcmp(chosen, name) == 0;
 }
 
 /* Every so many calls. */
@@ -236,8 +236,9 @@ __attribute__((constructor)) static void mutant_start(void)
 {
     if (is("noise"))
         malloc_stats();
-    if (is("address-space"))
-        mmap(NULL, (size_t)1 << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (is("address-space") && mmap(NULL, (size_t)1 << 30, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        _exit(9);
 }
 
 __attribute__((destructor)) static void mutant_end(void)

@@ -449,10 +449,8 @@ static void spawn_system_and_popen(void **state)
     end_workers();
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(racing_the_first_allocation_of_threads, test_begins),
         cmocka_unit_test_setup(with_8_threads_allocating, test_begins),

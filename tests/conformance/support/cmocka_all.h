@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -30,6 +31,15 @@
         skip();                                                                                    \
     } while (0)
 
-#define RUN_TESTS(tests) (allocator_require(), cmocka_run_group_tests(tests, NULL, NULL))
+/* HAK_TEST_FILTER=PATTERN runs only the tests of that name; * and ? stand for anything. */
+static inline void cmocka_all_begin(void)
+{
+    allocator_require();
+    const char *pattern = getenv("HAK_TEST_FILTER");
+    if (pattern)
+        cmocka_set_test_filter(pattern);
+}
+
+#define RUN_TESTS(tests) (cmocka_all_begin(), cmocka_run_group_tests(tests, NULL, NULL))
 
 #endif
