@@ -156,7 +156,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
         if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
             hak_misuse(HAK_DOUBLE_FREE, ch->stack[i], cls); /* its slab went when all was free */
         struct hak_slab *s = hak_slab_of_slot(slot, c);
-        if (s != last && last != NULL)
+        if (last != NULL && s != last)
             hak_heap_settle_locked(heap, last);
         hak_slab_put_owner(s, cls, ch->stack[i]);
         last = s;
