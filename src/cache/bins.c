@@ -8,9 +8,9 @@
  * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB.
  *
  * A thread begins with coarse classes, the powers of two: each class in use costs a page at least
- * and some slack, and most threads use little. When it has come back for a coarse class a few
- * times, its sizes get the classes made for them. (A level between, four classes a doubling, was
- * measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
+ * and some slack, and most threads use little. When it has taken fresh memory for a coarse class a
+ * few times, its sizes get the classes made for them. (A level between, four classes a doubling,
+ * was measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
 #include "cache/cache_internal.h"
 
 #include <string.h>
@@ -76,6 +76,16 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
     hak_count_owner(&heap->stats.grown_bins, 1u);
 }
 
+#define COARSE_CARVINGS 8u
+
+/* The sizes that are placed in a coarse class get the classes made for them. */
+static void bins_refine(struct hak_heap *heap, unsigned cls)
+{
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        if (heap->front.tiny_kind[i] == cls * 2)
+            heap->front.tiny_kind[i] = hak_tables.tiny_kind[i];
+}
+
 /* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.
  */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -96,23 +106,16 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
             *zero = fresh_zero;
         got += n;
         hak_heap_settle_locked(heap, s);
-        if (hak_load_relaxed(&s->carved) != carved)
-            break; /* fresh memory: a page at a time */
+        if (hak_load_relaxed(&s->carved) != carved) { /* fresh memory: a page at a time */
+            if (ch->carvings < COARSE_CARVINGS && ++ch->carvings == COARSE_CARVINGS)
+                bins_refine(heap, cls);
+            break;
+        }
     }
     if (got < want)
         memmove(ch->stack + 1, out - got, got * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
     return got;
-}
-
-#define COARSE_REFILLS 8u
-
-/* The sizes that are placed in a coarse class get the classes made for them. */
-static void bins_refine(struct hak_heap *heap, unsigned cls)
-{
-    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        if (heap->front.tiny_kind[i] == cls * 2)
-            heap->front.tiny_kind[i] = hak_tables.tiny_kind[i];
 }
 
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -132,8 +135,6 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
         bins_grow(heap, cls, BIN_MAX_BYTES);
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
-    if (ch->refills < COARSE_REFILLS && ++ch->refills == COARSE_REFILLS)
-        bins_refine(heap, cls);
     ch->overflowed = false;
     if (hak_load_relaxed(&heap->inbox) != NULL)
         hak_heap_collect_locked(heap);

@@ -47,10 +47,11 @@ struct hak_class_heap {
     void **stack; /* NULL until the class is used */
     uint16_t capacity;
     uint16_t batch;
-    bool overflowed; /* since the last underflow */
-    uint8_t refills; /* up to the number at which coarse classes are left */
-    uint8_t volume;  /* refills without an overflow, modulo 256 */
-    uint8_t turns;   /* overflows followed by an underflow, since the bin has its size */
+    bool overflowed;  /* since the last underflow */
+    uint8_t carvings; /* times it took fresh memory, up to the number at which coarse classes are
+                         left */
+    uint8_t volume;   /* refills without an overflow, modulo 256 */
+    uint8_t turns;    /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
