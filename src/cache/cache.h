@@ -23,7 +23,7 @@
     5u /* of slabs of a class: from nearly full to nearly empty, and the full ones                 \
         */
 #define HAK_LIST_FULL 4u
-#define HAK_STACK_ARENA_BYTES 6912u
+#define HAK_STACK_ARENA_BYTES 7424u
 
 struct hak_bin {
     _Atomic(void **) top; /* written by the owner only; others may look */

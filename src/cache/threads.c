@@ -19,8 +19,9 @@ static void *no_blocks[1];
 #define BINS_CLOSED_8                                                                              \
     BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED
 #define BINS_CLOSED                                                                                \
-    {BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8,                                   \
-     BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8}
+    {BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8,                    \
+     BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8}
+_Static_assert(HAK_CLASSES == 80, "the initialisers above close every bin");
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};

@@ -20,8 +20,8 @@
 
 #include "space/space.h"
 
-#define HAK_POOL_LABELS 65u /* 64 size classes and one label for runs */
-#define HAK_POOL_LABEL_RUN 64u
+#define HAK_POOL_LABELS 81u /* 80 size classes and one label for runs */
+#define HAK_POOL_LABEL_RUN 80u
 
 enum hak_stage {
     HAK_STAGE_ADOPT,   /* a slab whose owner ended; counted here, found by the cache layer */

@@ -3,6 +3,7 @@
  * slab: fills the tables of size classes. See classes.h. Called once, at the start. */
 #include "slab/slab.h"
 
+#define MOST_SLOTS 16u
 #define MIN_BLOCKS 8u /* in a slab, so that what a slab's tail wastes stays below 1/16 */
 
 struct hak_class_tables hak_tables;
@@ -11,7 +12,8 @@ static void classes_describe(unsigned cls, size_t size)
 {
     struct hak_class *c = &hak_tables.classes[cls];
     unsigned slots = 1;
-    while (slots * HAK_SLOT_BYTES / size < MIN_BLOCKS)
+    while (slots < MOST_SLOTS && (slots * HAK_SLOT_BYTES / size < MIN_BLOCKS ||
+                                  slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16))
         slots *= 2;
     c->size_bytes = (uint32_t)size;
     c->slots = (uint8_t)slots;
@@ -26,7 +28,7 @@ static size_t classes_step(size_t size)
     if (size < 128)
         return 16;
     size_t doubling = (size_t)1 << hak_log2_floor(size);
-    return doubling / (size < 4096 ? 8 : 4);
+    return doubling / 8;
 }
 
 void hak_classes_start(void)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 4 KiB, then
- * four to 64 KiB. The tables are filled once at the start; before that, every look-up gives class
- * 0, which no thread can serve then. */
+ * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 64 KiB. (Four
+ * a doubling above 4 KiB cost sqlite, whose pages take a little more than 4 KiB, a quarter of its
+ * memory.) The tables are filled once at the start; before that, every look-up gives class 0, which
+ * no thread can serve then. */
 #pragma once
 
 #include "space/space.h"
 
-#define HAK_CLASSES 64u
+#define HAK_CLASSES 80u
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
@@ -17,7 +18,7 @@ _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice 
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
     uint16_t blocks;      /* in a slab */
-    uint8_t slots;        /* a slab is this many slots: 1, 2, 4 or 8 */
+    uint8_t slots;        /* a slab is this many slots: 1, 2, 4, 8 or 16 */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */
@@ -53,7 +54,7 @@ static inline const struct hak_class *hak_class(unsigned cls)
     return &hak_tables.classes[cls];
 }
 
-/* offset / size for offsets within a slab: offset < 2^19 and size <= 2^16, so the error of the
+/* offset / size for offsets within a slab: offset < 2^20 and size <= 2^16, so the error of the
  * inverse, below 2^16 in 2^40, never reaches the next integer (Granlund and Montgomery, "Division
  * by Invariant Integers", 1994). */
 static inline unsigned hak_block_index(const struct hak_class *c, size_t offset_bytes)

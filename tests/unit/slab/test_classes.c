@@ -59,8 +59,7 @@ static void a_slab_holds_eight_blocks_and_wastes_a_sixteenth_at_most(void **stat
         const struct hak_class *c = hak_class(cls);
         size_t slab = c->slots * HAK_SLOT_BYTES;
         CHECK(c->blocks >= 8, "class %u: %u blocks", cls, c->blocks);
-        CHECK(c->slots == 1 || c->slots == 2 || c->slots == 4 || c->slots == 8,
-              "class %u: %u slots", cls, c->slots);
+        CHECK(hak_is_pow2(c->slots) && c->slots <= 16, "class %u: %u slots", cls, c->slots);
         size_t tail = slab - (size_t)c->blocks * c->size_bytes;
         CHECK(tail < c->size_bytes, "class %u: another block fits", cls);
         CHECK(tail * 16 <= slab, "class %u: %zu of %zu bytes wasted", cls, tail, slab);
