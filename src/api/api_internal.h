@@ -25,6 +25,8 @@ void hak_report_stages(void);
 /* free() of what no layer below knows: passed on to its allocator, or the end of the process. errno
  * is kept. */
 void hak_foreign_free(void *p);
+/* Ends the process: `what` ("invalid free of "), the address, and why it is no block. */
+_Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 
 /* Everything that can be read by name, see ctl.c. */

@@ -36,24 +36,27 @@ static void (*foreign_next_free(void))(void *)
     return next;
 }
 
+HAK_COLD _Noreturn void hak_foreign_die(const char *what, const void *p)
+{
+    char line[160];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, what);
+    hak_text_hex(&text, (uintptr_t)p);
+    hak_text_string(&text, " (");
+    hak_text_string(&text, hak_heap_why_not(p));
+    hak_text_string(&text, ")");
+    hak_os_die(line);
+}
+
 HAK_COLD void hak_foreign_free(void *p)
 {
     int saved = errno;
     void (*next_free)(void *) = NULL;
     if (HAK_INTERPOSE && foreign_is_on_the_break(p))
         next_free = foreign_next_free();
-    if (next_free != NULL) {
-        next_free(p);
-        errno = saved;
-        return;
-    }
-    char line[160];
-    struct hak_text text;
-    hak_text_begin(&text, line, sizeof line);
-    hak_text_string(&text, "invalid free of ");
-    hak_text_hex(&text, (uintptr_t)p);
-    hak_text_string(&text, " (");
-    hak_text_string(&text, hak_heap_why_not(p));
-    hak_text_string(&text, ")");
-    hak_os_die(line);
+    if (next_free == NULL)
+        hak_foreign_die("invalid free of ", p);
+    next_free(p);
+    errno = saved;
 }

@@ -63,17 +63,8 @@ HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
         hakmem_free(p);
         return NULL;
     }
-    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0)) {
-        char line[160];
-        struct hak_text text;
-        hak_text_begin(&text, line, sizeof line);
-        hak_text_string(&text, "invalid realloc of ");
-        hak_text_hex(&text, (uintptr_t)p);
-        hak_text_string(&text, " (");
-        hak_text_string(&text, hak_heap_why_not(p));
-        hak_text_string(&text, ")");
-        hak_os_die(line);
-    }
+    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0))
+        hak_foreign_die("invalid realloc of ", p);
     return hak_heap_realloc(p, size);
 }
 

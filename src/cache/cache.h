@@ -4,14 +4,15 @@
  * class, its slabs, an outbox for blocks of other threads' slabs and an inbox of its own slabs that
  * others have freed into.
  *
- *   bin of a class:   stack -> [NULL][oldest]...[newest]        ]     `top` at the newest, `limit`
- * at the last place empty: top is at the NULL        full: top == limit
+ *   bin of a class:   stack -> [NULL][oldest] ... [newest][    ][    ]
+ *                                                ^ top           ^ limit
+ *                     empty: top is at the NULL; full: top == limit
  *
  * The fast paths (hak_cache_pop, hak_cache_push) use only the calling thread's bins: no atomic
  * read-modify-write, no test for "no heap yet": a thread without one looks at a front in which
  * every bin is both empty and full.
  *
- * The heap's lock is taken once a batch by the owner, and by others that fork or look. Called by
+ * The heap's lock is taken once a batch by the owner, and by others that look or adopt. Called by
  * the heap layer. */
 #pragma once
 
@@ -19,9 +20,8 @@
 #include "slab/slab.h"
 
 #define HAK_OUTBOX_GROUPS 32u
-#define HAK_LISTS                                                                                  \
-    5u /* of slabs of a class: from nearly full to nearly empty, and the full ones                 \
-        */
+/* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */
+#define HAK_LISTS 5u
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 7424u
 

@@ -6,12 +6,13 @@
 #include "cache/cache.h"
 
 /* The list for a slab: by the share of its blocks that it could give. */
-static inline unsigned hak_heap_list_for(const struct hak_slab *s, const struct hak_class *c)
+static inline unsigned hak_heap_list_for(const struct hak_slab *s)
 {
-    unsigned room = c->blocks - hak_slab_used_blocks(s);
-    if (room * 4 < c->blocks)
-        return room == 0 ? HAK_LIST_FULL : room * 8 >= c->blocks;
-    return room * 2 < c->blocks ? 2 : 3;
+    unsigned blocks = hak_class(s->cls)->blocks;
+    unsigned room = hak_slab_room_blocks(s);
+    if (room * 4 < blocks)
+        return room == 0 ? HAK_LIST_FULL : room * 8 >= blocks;
+    return room * 2 < blocks ? 2 : 3;
 }
 
 /* Moves a slab to the list that fits its room, or releases it when no block is in use. */
@@ -19,7 +20,7 @@ void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s);
 
 static inline void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab *s)
 {
-    if (hak_slab_used_blocks(s) == 0 || hak_heap_list_for(s, hak_class(s->cls)) != s->list)
+    if (hak_slab_used_blocks(s) == 0 || hak_heap_list_for(s) != s->list)
         hak_heap_settle_slow_locked(heap, s);
 }
 

@@ -45,7 +45,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
      * hak_inbox_push_any */
     hak_store_seq_cst(&s->owner, heap);
     hak_count_owner(&heap->slabs, (size_t)1);
-    slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
+    slabs_link_locked(heap, s, hak_heap_list_for(s));
 }
 
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
@@ -64,7 +64,7 @@ void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s)
         return;
     }
     slabs_unlink_locked(heap, s);
-    slabs_link_locked(heap, s, hak_heap_list_for(s, hak_class(s->cls)));
+    slabs_link_locked(heap, s, hak_heap_list_for(s));
 }
 
 struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls)

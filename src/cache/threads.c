@@ -4,8 +4,8 @@
  * slabs go to the shared heap and the heap itself waits for the next thread, so a late visitor
  * always reads a valid heap.
  *
- * Lock order: registry, heaps (the shared one last), then the pool's, the window's, the records'.
- */
+ * Lock order: heaps (the shared one last), then the registry's, the pool's, the window's, the
+ * records'. */
 #include "cache/cache_internal.h"
 
 #include <errno.h>
