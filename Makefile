@@ -4,10 +4,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak lint format install clean help
+.PHONY: build run test quick soak model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+BENCH_ARGS ?=
 LOGS := build/logs
 
 # $(call logged,what,log name,command): one line on the terminal, the rest in a log; its end is shown on failure.
@@ -45,6 +46,24 @@ soak: ## stress for SOAK_MINUTES (60)
 	done
 	@tools/soak.sh
 
+model: ## check the models of the lock-free protocols, the large ones too (some minutes)
+	@tools/setup-test.sh
+	@/usr/bin/env python3 -B model/run.py
+
+bench: ## set up peers and programs, build, and run all benchmarks (BENCH_ARGS; under 40 minutes)
+	@tools/setup-bench.sh
+	@$(MAKE) --no-print-directory bench-build
+	@build/release/hakmem bench $(BENCH_ARGS)
+
+bench-quick: ## the same with small work (under 3 minutes)
+	@tools/setup-bench.sh
+	@$(MAKE) --no-print-directory bench-build
+	@build/release/hakmem bench --quick $(BENCH_ARGS)
+
+bench-build: build
+	@$(call logged,building the benchmark programs,build-bench,\
+	  cmake --build --preset release --target hakmem_bench)
+
 lint: ## formatting, clang-tidy, shellcheck
 	@/usr/bin/env python3 -B tools/run_tests.py lint
 
@@ -60,5 +79,5 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@echo 'make TARGET   (the default is build)'
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10 | sed 's/^/  /'
-	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED'
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13 | sed 's/^/  /'
+	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, BENCH_ARGS'

@@ -17,9 +17,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import harness
-from harness import ROOT, Allocator, HarnessError, Run
-from report import plain_table
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python" / "src"))
+
+# Of the package only what needs nothing but the standard library.
+from hakmem_tools.bench import allocators as alloc  # noqa: E402
+from hakmem_tools.bench import measure, places  # noqa: E402
+from hakmem_tools.bench.allocators import Allocator  # noqa: E402
+from hakmem_tools.bench.measure import Run  # noqa: E402
+from hakmem_tools.bench.places import BenchError  # noqa: E402
 
 ROUNDS = 3
 DEMO = ROOT / "bench" / "demo"
@@ -48,7 +54,7 @@ def programs() -> list[Program]:
     python, sqlite = "/usr/bin/python3", "/usr/bin/sqlite3"
     for path, package in ((python, "python3"), (sqlite, "sqlite3")):
         if not os.access(path, os.X_OK):
-            raise HarnessError(f"{path} is not installed: apt-get install {package}")
+            raise BenchError(f"{path} is not installed: apt-get install {package}")
     return [
         Program(
             "python3",
@@ -69,18 +75,30 @@ def measure_program(
     found = {a.name: Findings() for a in allocators}
     for _ in range(ROUNDS):
         for allocator in allocators:
-            run, output, _ = harness.measure(program.command, allocator.library, launch)
+            outcome = measure.measure(program.command, allocator, launch)
+            run, output = outcome.run, outcome.output
             if run.problem:
-                raise HarnessError(f"{program.name} under {allocator.name}: {run.problem}")
+                raise BenchError(f"{program.name} under {allocator.name}: {run.problem}")
             mine = found[allocator.name]
             if mine.output and mine.output != output:
-                raise HarnessError(f"{program.name} under {allocator.name}: its output changes")
+                raise BenchError(f"{program.name} under {allocator.name}: its output changes")
             mine.output = output
             mine.runs.append(run)
     for allocator in allocators:
-        counted = harness.count_memory_calls(program.command, allocator.library)
-        found[allocator.name].calls = sum(counted.values()) if counted else None
+        counted = measure.count_calls(program.command, allocator)
+        if "problem" not in counted:
+            found[allocator.name].calls = sum(counted[name] for name in measure.MEMORY_CALLS)
     return found
+
+
+def plain_table(headings: list[str], lines: list[list[str]]) -> list[str]:
+    """A table of text; the first column to the left, the others to the right."""
+    widths = [max(len(line[i]) for line in (headings, *lines)) for i in range(len(headings))]
+    shown = []
+    for line in (headings, *lines):
+        rest = "  ".join(cell.rjust(widths[i]) for i, cell in enumerate(line) if i > 0)
+        shown.append(f"  {line[0].ljust(widths[0])}  {rest}".rstrip())
+    return shown
 
 
 def table_of(found: dict[str, Findings]) -> list[str]:
@@ -160,13 +178,14 @@ def main() -> int:
     for name, value in (("LC_ALL", "C"), ("PYTHONHASHSEED", "0"), ("PYTHONMALLOC", "malloc")):
         os.environ[name] = value
     os.environ.pop("LD_PRELOAD", None)
-    hakmem = harness.find_allocator("hakmem", arguments.build)
-    glibc = harness.find_allocator("glibc", arguments.build)
-    assert hakmem is not None and glibc is not None
-    harness.check_preload(hakmem)
+    where = places.in_source(ROOT, arguments.build)
+    hakmem, glibc = alloc.find("hakmem", where), alloc.find("glibc", where)
+    assert isinstance(hakmem, Allocator) and isinstance(glibc, Allocator)
+    if problem := alloc.check_preload(hakmem):
+        raise BenchError(problem)
     print(
         f"Two programs of this system, {ROUNDS} rounds each, with the C library's malloc (glibc "
-        f"{glibc.version})\nand with LD_PRELOAD={hakmem.shown_library()}\n"
+        f"{glibc.version})\nand with LD_PRELOAD={where.shown(hakmem.library)}\n"
     )
     good = True
     for program in programs():
@@ -185,7 +204,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except HarnessError as error:
+    except BenchError as error:
         sys.exit(f"run-demo: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -8,7 +8,7 @@
  *
  * It exists because Linux counts the memory of the process that calls exec into the peak of the new
  * program: started from Python, nothing seems to use less than 10 MB. This one is linked statically
- * and stays small. Who runs it: bench/compare.py and bench/demo.py. It never touches the command's
+ * and stays small. Who runs it: `hakmem bench` and bench/demo.py. It never touches the command's
  * own environment but for LD_PRELOAD, and it stops at the first run that fails.
  */
 #include <errno.h>

@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), &hak_options\.(\w+), .*?\}, /\* (.*) \*/$', re.M)
+OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:&hak_options\.)?([\w\[\]]+), .*?\}, /\* (.*) \*/$', re.M)
+REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
+VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list"}
 DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
 
@@ -27,9 +29,19 @@ and changes nothing.
 | option | value | default | meaning |
 |---|---|---|---|
 """
+REPLACED_HEAD = """
+Names of hakmem's predecessor that are accepted, with one warning, and change nothing:
+
+| option | because |
+|---|---|
+"""
 CONTROL_HEAD = """# Names for hakmem_ctl
 
-Made by tools/options_md.py from src/api/control.c. All are read only so far, and 64-bit. `hakmem_ctl_name(i)` lists them.
+Made by tools/options_md.py from src/api/control.c. All are 64-bit. `hakmem_ctl_name(i)` lists them; they can only be read.
+
+One more can also be set: `class.SIZE.soft_cap_bytes` (SIZE from 1 to 65536; 0: no cap) is how much memory, in slots of 64 KiB, the
+class of blocks of SIZE bytes may use before all threads are made to take in what was freed for them; only then is memory mapped for
+it. A thread places small sizes in coarser classes (powers of two) until it uses more memory; a cap holds for the class itself.
 
 | name | |
 |---|---|
@@ -41,11 +53,12 @@ def options_page() -> str:
     defaults = dict(DEFAULT.findall(source))
     rows = []
     for name, kind, member, meaning in OPTION.findall(source):
-        value = "0 or 1" if kind == "FLAG" else "a number"
-        rows.append(f"| `HAKMEM_{name}` | {value} | {defaults.get(member, '0')} | {meaning} |\n")
+        default = "" if kind == "CAPS" else defaults.get(member, "0")
+        rows.append(f"| `HAKMEM_{name}` | {VALUES[kind]} | {default} | {meaning} |\n")
     if not rows:
         sys.exit("options_md.py: found no table in src/api/options.c")
-    return OPTIONS_HEAD + "".join(rows)
+    replaced = [f"| `HAKMEM_{name}` | {instead} |\n" for name, instead in REPLACED.findall(source)]
+    return OPTIONS_HEAD + "".join(rows) + REPLACED_HEAD + "".join(replaced)
 
 
 def control_page() -> str:

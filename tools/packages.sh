@@ -10,11 +10,18 @@ PACKAGES_RUN=(procps sqlite3 strace time)
 PACKAGES_TEST=(
     bc clang-19 clang-format-19 clang-tidy-19 gdb git libc6-dbg libcmocka-dev libpython3-stdlib
     libpython3.11-testsuite
-    openssl perl pkg-config redis-server redis-tools shellcheck util-linux valgrind xz-utils z3
+    openssl perl pkg-config redis-server redis-tools shellcheck spin util-linux valgrind xz-utils z3
+)
+
+PACKAGES_VENV=(python3-venv)
+PACKAGES_BENCH=(
+    clang-19 ghostscript git libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 lua5.4 perl redis-server redis-tools
+    sqlite3 strace valgrind z3
 )
 
 # Large ones, of which any version from anywhere will do: package, and the command by which it is known.
 PACKAGES_TEST_COMMANDS=(default-jdk-headless:javac nodejs:node)
+PACKAGES_BENCH_COMMANDS=(cargo:cargo nodejs:node)
 
 packages_fail() {
     printf 'set-up: %s\n' "$*" >&2

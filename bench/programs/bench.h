@@ -6,9 +6,10 @@
  * Who includes it: the programs in this folder. It never allocates, and it never includes a header
  * of the allocator: a benchmark program uses plain malloc and runs under any allocator.
  *
- * A program prints one line that bench/compare.py reads, and may print metrics below it:
+ * A program prints one line that `hakmem bench` reads, and may print metrics below it:
  *     random_mixed: 81.20 M ops/s, elapsed 123152000 ns, checksum 00c0ffee00c0ffee
  *     random_mixed: metric rss_after 1234 kB
+ * Some names of metrics have a meaning for all programs: see bench_work_freed and bench_live_peak.
  * The checksum depends on the arguments only. An allocator that loses or overlaps blocks, or a
  * run that skips work, shows as a different checksum or as exit status 1 with a message.
  */
@@ -123,7 +124,7 @@ static inline unsigned char bench_tag(uint32_t size)
 /* Allocates `size` bytes (at least 5) and writes its ends: the size in front, a tag at the end. */
 static inline unsigned char *bench_block_new(uint32_t size)
 {
-    unsigned char *block = malloc(size);
+    unsigned char *block = (unsigned char *)malloc(size);
     if (__builtin_expect(block == NULL, 0))
         bench_die(3, "malloc(%" PRIu32 ") failed: %s", size, strerror(errno));
     memcpy(block, &size, sizeof size);
@@ -214,6 +215,25 @@ static inline void bench_metric(const char *name, const char *metric, double val
     printf("%s: metric %s %.1f %s\n", name, metric, value, unit);
 }
 
+/* How many bytes the program had live at its peak (in a steady state: at its end). */
+static inline void bench_live_peak(const char *name, uint64_t bytes)
+{
+    bench_metric(name, "live_peak", (double)bytes / (double)BENCH_KIB, "kB");
+}
+
+/* Call it when the work is freed: resident memory at once, and after BENCH_IDLE_MS (environment;
+ * not waited for when it is not set), in which nobody calls the allocator. */
+static inline void bench_work_freed(const char *name)
+{
+    const char *wait = getenv("BENCH_IDLE_MS");
+    uint64_t freed = bench_rss_kb();
+    bench_metric(name, "rss_freed", (double)freed, "kB");
+    if (wait == NULL || *wait == '\0')
+        return;
+    bench_sleep_ms(strtol(wait, NULL, 10));
+    bench_metric(name, "rss_idle", (double)bench_rss_kb(), "kB");
+}
+
 /* ---- threads ---- */
 
 static inline pthread_t bench_thread_start(void *(*body)(void *), void *arg, size_t stack_bytes)
@@ -240,7 +260,7 @@ struct bench_starter {
 
 static inline void *bench_starter_main(void *arg)
 {
-    struct bench_starter *starter = arg;
+    struct bench_starter *starter = (struct bench_starter *)arg;
     pthread_barrier_wait(starter->gate);
     starter->body(starter->arg);
     return NULL;
@@ -261,7 +281,9 @@ static inline uint64_t bench_run_threads(unsigned threads, void (*body)(void *),
     }
     pthread_barrier_init(&gate, NULL, threads + 1);
     for (unsigned i = 0; i < threads; i++) {
-        starters[i] = (struct bench_starter){&gate, body, (char *)workers + i * worker_bytes};
+        starters[i].gate = &gate;
+        starters[i].body = body;
+        starters[i].arg = (char *)workers + i * worker_bytes;
         thread[i] = bench_thread_start(bench_starter_main, &starters[i], 0);
     }
     uint64_t begin = bench_now_ns();

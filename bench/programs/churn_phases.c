@@ -82,6 +82,7 @@ int main(int argc, char **argv)
     heap_thin_out(&heap, 0);
     free(heap.slot);
     bench_report("churn_phases", cycles / PHASES * PHASES, elapsed, heap.checksum);
+    bench_work_freed("churn_phases");
     bench_metric("churn_phases", "rss_survivors", (double)rss_end, "kB");
     bench_metric("churn_phases", "rss_peak", (double)bench_peak_rss_kb(), "kB");
     return 0;

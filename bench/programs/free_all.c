@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Benchmark: free_all. Stresses giving memory back: a program that had 1.6 million blocks of 240
- * bytes (384 MB) and has freed all of them should not keep the memory. The blocks are freed by the
- * thread that allocated them (owner) or by another one (other), where they have to find their way
- * home first.
+ * Benchmark: free_all. Stresses giving memory back: a program that had COUNT (1.6 million) blocks
+ * of SIZE (240) bytes and has freed all of them should not keep the memory. The blocks are freed by
+ * the thread that allocated them (owner) or by another one (other), where they have to find their
+ * way home first.
  *
  * Resident memory is taken full, right after the last free, and half a second later, in which the
  * allocating thread allocates and frees a little now and then, as a program that goes on would.
@@ -77,7 +77,8 @@ int main(int argc, char **argv)
     idle_a_little();
     bench_report("free_all", work.count, elapsed, work.checksum);
     bench_metric("free_all", "rss_full", (double)rss_full, "kB");
-    bench_metric("free_all", "rss_freed", (double)rss_freed, "kB");
-    bench_metric("free_all", "rss_later", (double)bench_rss_kb(), "kB");
+    bench_metric("free_all", "rss_at_once", (double)rss_freed, "kB");
+    bench_live_peak("free_all", work.count * (size + sizeof *work.block));
+    bench_work_freed("free_all");
     return 0;
 }

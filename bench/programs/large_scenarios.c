@@ -77,6 +77,7 @@ int main(int argc, char **argv)
         slot_empty(&slot[i]);
     free(slot);
     bench_report("large_scenarios", cycles, elapsed, checksum);
+    bench_work_freed("large_scenarios");
     bench_metric("large_scenarios", "per_cycle", (double)elapsed / (double)cycles, "ns");
     return 0;
 }

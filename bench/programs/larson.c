@@ -123,5 +123,6 @@ int main(int argc, char **argv)
         replaced += line[t].replaced;
     }
     bench_report("larson", replaced, elapsed, seconds == 0 ? checksum : 0);
+    bench_work_freed("larson");
     return 0;
 }

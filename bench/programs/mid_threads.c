@@ -79,5 +79,6 @@ int main(int argc, char **argv)
         checksum = bench_mix(checksum, worker[t].checksum);
     }
     bench_report("mid_threads", cycles * threads, elapsed, checksum);
+    bench_work_freed("mid_threads");
     return 0;
 }

@@ -8,7 +8,7 @@
  * keeps its hands off free memory may show it. Every thread has slots of its own.
  *
  * Checksum: the sizes of all blocks ever allocated, and size and both ends of every block that is
- * left at the end. Who runs it: bench/compare.py, or a person. It never frees across threads.
+ * left at the end. Who runs it: `hakmem bench`, or a person. It never frees across threads.
  */
 #include "bench.h"
 
@@ -21,7 +21,8 @@ struct worker {
     uint64_t cycles;
     uint64_t random;
     uint64_t checksum;
-    char apart[64]; /* no two threads write to one cache line */
+    uint64_t live_bytes; /* at the end */
+    char apart[64];      /* no two threads write to one cache line */
 };
 
 static void worker_churn(void *arg)
@@ -51,7 +52,9 @@ static void worker_finish(struct worker *w)
     for (size_t i = 0; i < w->slots; i++) {
         if (w->slot[i] == NULL)
             continue;
-        w->checksum = bench_mix(w->checksum, i ^ ((uint64_t)bench_block_check(w->slot[i]) << 32));
+        uint32_t size = bench_block_check(w->slot[i]);
+        w->checksum = bench_mix(w->checksum, i ^ ((uint64_t)size << 32));
+        w->live_bytes += size;
         free(w->slot[i]);
     }
     free(w->slot);
@@ -75,11 +78,14 @@ int main(int argc, char **argv)
         worker[i].random = bench_seed(seed, i);
     }
     uint64_t elapsed = bench_run_threads(threads, worker_churn, worker, sizeof worker[0]);
-    uint64_t checksum = 0;
+    uint64_t checksum = 0, live_bytes = slots * threads * sizeof(unsigned char *);
     for (unsigned i = 0; i < threads; i++) {
         worker_finish(&worker[i]);
         checksum = bench_mix(checksum, worker[i].checksum);
+        live_bytes += worker[i].live_bytes;
     }
     bench_report("random_mixed", cycles * threads, elapsed, checksum);
+    bench_live_peak("random_mixed", live_bytes);
+    bench_work_freed("random_mixed");
     return 0;
 }

@@ -34,6 +34,7 @@ int main(int argc, char **argv)
     }
     free(block);
     bench_report("realloc_grow", mib, elapsed, checksum);
+    bench_live_peak("realloc_grow", mib * BENCH_MIB);
     bench_metric("realloc_grow", "per_step", (double)elapsed / (double)mib / 1e3, "us");
     return 0;
 }

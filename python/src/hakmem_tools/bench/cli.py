@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The command `hakmem bench`.
+
+    hakmem bench [--quick] [...]      measure, show, and write result.json and report.html
+    hakmem bench list                 what can be measured, and the allocators
+    hakmem bench compare OLD NEW      what changed between two results
+    hakmem bench report RESULT        the table and the page of a result again
+    hakmem bench docs RESULT          docs/benchmarks.md and its pictures
+
+Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere, 2 for wrong usage or
+something that has to be set up first, 130 when interrupted. Failures of peers are shown in all
+outputs and do not change it. It never changes a setting of the system.
+"""
+
+import datetime
+import functools
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hakmem_tools.bench import allocators as alloc
+from hakmem_tools.bench import comparison, docs, html, places, suite, summary, table
+from hakmem_tools.bench.places import BenchError
+from hakmem_tools.bench.runner import Plan, Result, failures, missing_program
+from hakmem_tools.bench.runner import run as run_plan
+
+ROUNDS_FULL = 5
+ROUNDS_QUICK = 2
+
+app = typer.Typer(
+    help="Measures allocators: time, peak memory, memory after idle, page faults, system calls.",
+    add_completion=False,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+)
+# Without a terminal a file is as wide as it needs to be.
+out = Console() if sys.stdout.isatty() else Console(width=200)
+err = Console(stderr=True)
+
+
+def command_to_repeat() -> str:
+    """What was typed; where the result goes does not matter to who repeats it."""
+    words = sys.argv[1:]
+    kept, skip = [], False
+    for word in words:
+        if skip or word.startswith(("--output=", "--build=")):
+            skip = False
+        elif word in ("--output", "-o", "--build"):
+            skip = True
+        else:
+            kept.append(word)
+    return shlex.join(["hakmem", "bench", *kept])
+
+
+def save(result: Result, folder: Path) -> None:
+    """Writes the result so that an interruption leaves the old or the new one."""
+    fresh = folder / "result.json.new"
+    fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(folder / "result.json")
+
+
+def output_folder(given: Path | None, default: Path) -> Path:
+    """The folder for the result, created."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = given or default / f"hakmem-bench-{stamp}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f"cannot write to {folder}: {error}; give another --output") from error
+    return folder
+
+
+def measure(plan: Plan, folder: Path) -> Result:
+    """Runs a plan with the progress bar."""
+    bar = table.Bar(err, functools.partial(save, folder=folder))
+    try:
+        return run_plan(plan, bar)
+    finally:
+        bar.stop()
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small work, under three minutes.")
+    ] = False,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Rounds; 0: 5, or 2 with --quick.", show_default=False)
+    ] = 0,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only benchmarks that match: part of a name, a pattern, a group."),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Not those that match.")] = None,
+    allocators: Annotated[
+        str, typer.Option(help="Comma-separated names; all that are installed if not given.")
+    ] = "",
+    lib: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="Another library to measure too.")
+    ] = None,
+    strace: Annotated[bool, typer.Option("--strace", help="Also count system calls.")] = False,
+    callgrind: Annotated[
+        bool, typer.Option("--callgrind", help="Also count instructions; takes many minutes.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For result and report.")
+    ] = None,
+    build: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+) -> None:
+    """Measures programs under several allocators, interleaved, and shows what came out."""
+    if context.invoked_subcommand is not None:
+        return
+    where = places.find(build)
+    names = [name.strip() for name in allocators.split(",") if name.strip()]
+    found, missing = alloc.choose(names, lib or [], where)
+    for absent in missing:
+        err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
+    plan = Plan(
+        benchmarks=suite.select(only or [], skip or []),
+        allocators=found,
+        missing=missing,
+        places=where,
+        rounds=rounds or (ROUNDS_QUICK if quick else ROUNDS_FULL),
+        quick=quick,
+        command=command_to_repeat(),
+        seconds=timeout,
+        strace=strace,
+        callgrind=callgrind,
+    )
+    folder = output_folder(output, where.results)
+    try:
+        result = measure(plan, folder)
+    except KeyboardInterrupt:
+        err.print(f"hakmem bench: interrupted; what was complete is in {folder}/result.json")
+        raise typer.Exit(130) from None
+    (folder / "report.html").write_text(html.render(result), encoding="utf-8")
+    table.show(result, out)
+    out.print(
+        f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s", soft_wrap=True
+    )
+    watched = {"hakmem", *(spec.partition("=")[0] for spec in lib or [])}
+    if any(allocator in watched for _, allocator, _ in failures(result)):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_all() -> None:
+    """Lists the benchmarks and the allocators."""
+    where = places.find()
+    shown = Table("name", "group", "what", "", box=None, header_style="bold")
+    for benchmark in suite.all_benchmarks():
+        shown.add_row(benchmark.name, benchmark.group, benchmark.what, missing_program(benchmark))
+    out.print(shown)
+    out.print()
+    shown = Table("allocator", "version", "what", "from", box=None, header_style="bold")
+    for name in (*alloc.DEFAULT, "mimalloc-debian"):
+        try:
+            found = alloc.find(name, where)
+        except BenchError as error:
+            found = alloc.Missing(name, str(error))
+        what = alloc.WHAT.get(name, "")
+        if isinstance(found, alloc.Missing):
+            shown.add_row(name, "-", what, f"[yellow]{found.reason}[/]")
+        else:
+            shown.add_row(name, found.version, what, found.origin)
+    out.print(shown)
+
+
+@app.command("compare")
+def compare(
+    old: Annotated[Path, typer.Argument(help="A result.json or its folder.")],
+    new: Annotated[Path, typer.Argument(help="A result.json or its folder.")],
+    allocator: Annotated[str, typer.Option(help="Of this allocator.")] = "hakmem",
+    least: Annotated[
+        float, typer.Option(min=0, help="Percent below which a change is none.")
+    ] = 3.0,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show what did not change.")
+    ] = False,
+) -> None:
+    """Shows what changed between two results, and whether it is more than noise."""
+    changes = comparison.compare(
+        summary.read_result(old), summary.read_result(new), allocator, least / 100
+    )
+    comparison.show(changes, out, everything)
+    if any(change.worse for change in changes.changes) or changes.newly_failed:
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def report(
+    result_path: Annotated[
+        Path, typer.Argument(metavar="RESULT", help="A result.json or its folder.")
+    ],
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the HTML page here.")
+    ] = None,
+) -> None:
+    """Shows the tables of a result again, and makes its page."""
+    result = summary.read_result(result_path)
+    table.show(result, out)
+    if page is not None:
+        page.write_text(html.render(result), encoding="utf-8")
+
+
+@app.command("docs")
+def make_docs(
+    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+) -> None:
+    """Writes docs/benchmarks.md and its pictures from a result file."""
+    root = places.source_tree()
+    if folder is None and root is None:
+        raise BenchError("there is no source tree here: give --folder DIR")
+    target = folder or Path(str(root)) / "docs"
+    for path in docs.write(summary.read_result(result_path), result_path, target):
+        out.print(str(path), highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """The entry point."""
+    os.environ.pop("LD_PRELOAD", None)
+    try:
+        app(prog_name="hakmem bench")
+    except BenchError as error:
+        err.print(
+            f"hakmem bench: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("hakmem bench: interrupted; the benchmarks that were complete are in result.json")
+        sys.exit(130)

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Benchmarks: the list of what is measured, and with which arguments.
+
+Full sizes take 0.3 to 1.5 seconds under a good allocator, quick ones some 50 milliseconds.
+Who uses it: cli and runner. It never runs anything.
+"""
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hakmem_tools.bench.places import BenchError, Places
+
+GROUPS = {
+    "small": "Small blocks, one thread or threads that share nothing",
+    "threads": "Blocks that cross threads, threads that come and go",
+    "large": "Large and huge blocks",
+    "memory": "What is kept: phases, peaks, survivors",
+    "c++": "C++ containers, trees, documents",
+    "real": "Real programs",
+}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One program with its arguments."""
+
+    name: str
+    group: str
+    what: str
+    """One line for a reader of the report."""
+    command: tuple[str, ...]
+    """The program and its arguments at full size. {work}, {real} and {demo} stand for folders."""
+    quick: tuple[str, ...]
+    """The arguments of --quick, and of the runs that count instructions or calls."""
+    repeats: int = 1
+    """How often the launcher starts the program in one measurement."""
+    rounds_most: int = 100
+    """Limit to the number of rounds, for a program that takes long under some allocator."""
+    idle: bool = False
+    """Whether the program can wait when its work is freed, for RSS after idle."""
+    package: str = ""
+    """The Debian package of a program of the system; empty for one of ours."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prepare: Callable[[Path, Places], None] | None = None
+    """Makes input in {work}, once."""
+    results: tuple[str, ...] = ()
+    """Files in {work} that the program writes and that belong to what is checked."""
+    client: Callable[[Path, bool], tuple[int, str]] | None = None
+    """For a server: uses it; returns the time in ns, and what must be the same every time."""
+    own_allocator: bool = False
+    """The program is linked with another allocator: glibc's malloc has to be preloaded too."""
+
+    def command_for(self, quick: bool) -> tuple[str, ...]:
+        """The whole command line."""
+        return (self.command[0], *self.quick) if quick else self.command
+
+
+def words(text: str) -> tuple[str, ...]:
+    """A command line without quoting."""
+    return tuple(text.split())
+
+
+def ours(
+    name: str, group: str, full: str, quick: str, what: str, *, idle: bool = False, most: int = 100
+) -> Benchmark:
+    """A program of bench/programs."""
+    return Benchmark(name, group, what, words(full), words(quick), idle=idle, rounds_most=most)
+
+
+def random_mixed(slots: int, threads: int, what: str) -> Benchmark:
+    """The same work in each thread."""
+    return ours(
+        f"random_mixed-{slots}-{threads}t",
+        "small",
+        f"random_mixed 10000000 {slots} 42 {threads}",
+        f"1000000 {min(slots, 20000)} 42 {threads}",
+        what,
+        idle=slots > 100000,
+    )
+
+
+def large(scenario: str, cycles: int, quick: int, what: str) -> Benchmark:
+    """Blocks of one size, the oldest scenarios of this project."""
+    return ours(
+        f"large-{scenario}",
+        "large",
+        f"large_scenarios {scenario} {cycles}",
+        f"{scenario} {quick}",
+        what,
+        idle=scenario == "mixed",
+    )
+
+
+OURS: tuple[Benchmark, ...] = (
+    random_mixed(256, 1, "random slots of 16-1039 bytes, 256 slots (70 kB)"),
+    random_mixed(256, 2, "two threads with 256 slots each"),
+    random_mixed(8192, 1, "random slots of 16-1039 bytes, 8,192 slots (2 MB)"),
+    random_mixed(8192, 2, "two threads with 8,192 slots each"),
+    random_mixed(400000, 1, "random slots of 16-1039 bytes, 400,000 slots (100 MB)"),
+    random_mixed(400000, 2, "two threads with 400,000 slots each"),
+    ours("pair_loop", "small", "pair_loop 50000000", "5000000", "malloc(64) and free in turn"),
+    ours(
+        "deep_pool",
+        "small",
+        "deep_pool 20000000 1600 64",
+        "2000000 1600 64",
+        "1,600 live blocks of one size, replaced oldest first",
+    ),
+    ours(
+        "lifetimes-lifo",
+        "small",
+        "lifetimes lifo 100000 40",
+        "lifo 20000 30",
+        "100,000 blocks of 16-512 bytes, freed last first",
+    ),
+    ours(
+        "lifetimes-fifo",
+        "small",
+        "lifetimes fifo 100000 40",
+        "fifo 20000 30",
+        "the same, freed first first",
+    ),
+    ours(
+        "lifetimes-random",
+        "small",
+        "lifetimes random 100000 20",
+        "random 20000 30",
+        "the same, freed in random order",
+    ),
+    ours(
+        "burst_reverse",
+        "small",
+        "burst_reverse 12000 1000",
+        "2000 1000",
+        "bursts of 1,000 blocks of 16-96 bytes, freed in reverse",
+    ),
+    Benchmark(
+        "true",
+        "small",
+        "start-up: 100 starts of /bin/true",
+        ("true",),
+        (),
+        repeats=100,
+        package="coreutils",
+    ),
+    ours(
+        "prodcons",
+        "threads",
+        "prodcons 2000",
+        "200",
+        "one thread allocates, another frees; batches of 4,096 blocks of 64 bytes",
+    ),
+    ours(
+        "prodcons_one",
+        "threads",
+        "prodcons_one 1000000",
+        "100000",
+        "one thread allocates, another frees; handed over one by one",
+    ),
+    ours(
+        "falloff",
+        "threads",
+        "falloff 1500000 1500 2",
+        "150000 1500 2",
+        "8-16,000 bytes, small ones far more often; a third is freed by another thread",
+    ),
+    ours(
+        "false_sharing-active",
+        "threads",
+        "false_sharing active 400000",
+        "active 40000",
+        "two threads write to small blocks that they allocated themselves",
+    ),
+    ours(
+        "false_sharing-passive",
+        "threads",
+        "false_sharing passive 400000",
+        "passive 40000",
+        "two threads write to small blocks that descend from one thread's neighbours",
+    ),
+    ours(
+        "cache_thrash",
+        "threads",
+        "cache_thrash 1000000 2",
+        "50000 2",
+        "both kinds of false sharing at once",
+    ),
+    ours(
+        "larson-small",
+        "threads",
+        "larson 0 8 1000 1000 400 42 2",
+        "0 8 1000 1000 20 42 2",
+        "threads inherit small blocks from ended threads",
+        idle=True,
+    ),
+    ours(
+        "larson-many",
+        "threads",
+        "larson 0 8 1000 10000 5 42 8",
+        "0 8 1000 100 20 42 8",
+        "eight such threads at once",
+    ),
+    ours(
+        "mid_threads",
+        "threads",
+        "mid_threads 500000 200 42 2",
+        "50000 50 42 2",
+        "blocks of 8-32 KiB in two threads",
+        idle=True,
+    ),
+    ours(
+        "parked_threads",
+        "threads",
+        "parked_threads 1000",
+        "100",
+        "1,000 threads allocate 100 small blocks each and sleep",
+    ),
+    ours(
+        "thread_churn",
+        "threads",
+        "thread_churn 5000",
+        "300",
+        "threads one after the other, each hands on 20 blocks",
+    ),
+    large("json", 1500000, 100000, "blocks of 64 KiB"),
+    large("mir", 500000, 20000, "blocks of 256 KiB"),
+    large("vm", 20000, 1000, "blocks of 2 MiB"),
+    large("mixed", 40000, 1500, "blocks of 64 KiB, 256 KiB and 2 MiB"),
+    ours(
+        "replace_huge",
+        "large",
+        "replace_huge 100",
+        "20",
+        "100 replacements of blocks of 5-25 MiB, all written",
+        idle=True,
+        most=3,
+    ),
+    ours(
+        "realloc_grow",
+        "large",
+        "realloc_grow 256",
+        "64",
+        "one block grows from 1 MiB to 256 MiB",
+        most=3,
+    ),
+    ours(
+        "free_all-owner",
+        "memory",
+        "free_all owner 800000",
+        "owner 50000",
+        "800,000 blocks of 240 bytes, all freed by their thread",
+        idle=True,
+        most=3,
+    ),
+    ours(
+        "free_all-other",
+        "memory",
+        "free_all other 800000",
+        "other 50000",
+        "800,000 blocks of 240 bytes, all freed by another thread",
+        idle=True,
+        most=3,
+    ),
+    ours(
+        "return_peak",
+        "memory",
+        "return_peak 200",
+        "50",
+        "200 MiB of blocks of 16 bytes to 64 KiB come and go; what stays resident",
+        idle=True,
+        most=3,
+    ),
+    ours(
+        "churn_phases",
+        "memory",
+        "churn_phases 64 5000000 42",
+        "4 500000 42",
+        "ten phases with blocks of different sizes, one in 16 survives each",
+        idle=True,
+    ),
+    ours(
+        "long_lived",
+        "memory",
+        "long_lived 10000000",
+        "1000000",
+        "one in a hundred blocks of 64 bytes lives on",
+        idle=True,
+    ),
+    ours(
+        "cxx_maps", "c++", "cxx_maps 120000", "30000", "maps of strings: filled, asked, thinned out"
+    ),
+    ours("cxx_trees", "c++", "cxx_trees 17 50", "13 20", "binary trees built and destroyed"),
+    ours(
+        "cxx_json",
+        "c++",
+        "cxx_json 25",
+        "3",
+        "JSON documents parsed, changed, written, in a sliding window",
+        idle=True,
+    ),
+)
+
+
+def all_benchmarks() -> tuple[Benchmark, ...]:
+    """Ours and the real programs."""
+    from hakmem_tools.bench.real import REAL  # it builds on this module
+
+    return OURS + REAL
+
+
+def matches(benchmark: Benchmark, patterns: Sequence[str]) -> bool:
+    """Whether a name or group matches a pattern: part of the name, with * and ? where given."""
+    for pattern in patterns:
+        if pattern in GROUPS:
+            if pattern == benchmark.group:
+                return True
+            continue
+        wild = pattern if any(c in pattern for c in "*?[") else f"*{pattern}*"
+        if fnmatch.fnmatch(benchmark.name, wild):
+            return True
+    return False
+
+
+def select(only: Sequence[str], skip: Sequence[str]) -> list[Benchmark]:
+    """What matches `only` (everything if it is empty) and not `skip`."""
+    everything = all_benchmarks()
+    for pattern in (*only, *skip):
+        if not any(matches(b, [pattern]) for b in everything):
+            raise BenchError(
+                f"no benchmark matches '{pattern}': `hakmem bench list` names them all"
+            )
+    chosen = [b for b in everything if (not only or matches(b, only)) and not matches(b, skip)]
+    if not chosen:
+        raise BenchError("nothing is left to measure: --skip takes away all that --only chose")
+    return chosen
+
+
+# Pairs whose times show how far two threads that share nothing get: name, with one, with two.
+SCALING = tuple(
+    (f"random_mixed-{slots}", f"random_mixed-{slots}-1t", f"random_mixed-{slots}-2t")
+    for slots in (256, 8192, 400000)
+)

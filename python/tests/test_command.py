@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Tests of the whole command on the build: a small run, and an allocator that fails."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hakmem_tools.bench.places import Places
+
+BREAKING = """
+#include <stdlib.h>
+#include <string.h>
+/* Breaks its program as soon as it asks for a block of the benchmark's size. */
+void *calloc(size_t count, size_t size)
+{
+    static char pool[1 << 20];
+    static size_t used;
+    if (count == 256)
+        abort();
+    void *block = pool + used;
+    used += (count * size + 15) & ~(size_t)15;
+    return used > sizeof pool ? NULL : memset(block, 0, count * size);
+}
+void free(void *block) { (void)block; }
+"""
+
+
+def bench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """hakmem bench with arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "hakmem_tools.bench", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+@pytest.mark.usefixtures("built")
+def test_a_small_run_writes_result_and_report(tmp_path: Path) -> None:
+    done = bench(
+        *("--quick", "--rounds", "2", "--only", "lifetimes-lifo", "--only", "true", "--strace"),
+        *("--allocators", "hakmem,glibc", "--output", str(tmp_path / "out")),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["schema"] == 2
+    assert result["complete"]
+    assert [b["name"] for b in result["benchmarks"]] == ["lifetimes-lifo", "true"]
+    first = result["benchmarks"][0]
+    assert len(first["results"]["hakmem"]["runs"]) == 2
+    assert first["calls"]["glibc"]["all"] > first["calls"]["glibc"]["mmap"] > 0
+    assert "--output" not in result["command"]
+    assert (tmp_path / "out" / "report.html").stat().st_size > 1_000_000
+    assert "lifetimes-lifo" in done.stdout
+    again = bench("compare", str(tmp_path / "out"), str(tmp_path / "out"), cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "geometric mean 1.000" in again.stdout
+
+
+def test_an_allocator_that_crashes_is_shown_and_sets_the_status(
+    built: Places, tmp_path: Path
+) -> None:
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    source, library = tmp_path / "breaking.c", tmp_path / "breaking.so"
+    source.write_text(BREAKING)
+    flags = ["-shared", "-fPIC", "-O1", "-fno-builtin", "-o", str(library), str(source)]
+    subprocess.run([compiler, *flags], check=True)
+    done = bench(
+        *("--quick", "--rounds", "1", "--only", "random_mixed-256-1t", "--allocators", "glibc"),
+        *("--lib", f"breaking={library}", "--output", str(tmp_path / "out")),
+        cwd=tmp_path,
+    )
+    text = library_text(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED: random_mixed-256-1t under breaking" in done.stdout
+    assert "in 1 of 1 rounds" in done.stdout
+    assert "FAILED" in text
+    assert built.programs.is_dir()
+
+
+def library_text(folder: Path) -> str:
+    """The page's body."""
+    page = (folder / "out" / "report.html").read_text()
+    return page[page.index("<body>") :]
+
+
+def test_wrong_usage_says_what_to_do(tmp_path: Path) -> None:
+    for arguments, expected in (
+        (["--only", "nothing-like-it"], "hakmem bench list"),
+        (["--allocators", "nobody"], "unknown allocator 'nobody'"),
+        (["compare", "nowhere.json", "nowhere.json"], "cannot read the result"),
+    ):
+        done = bench(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, arguments
+        assert expected in done.stderr
+
+
+def test_the_list_names_benchmarks_and_allocators(tmp_path: Path) -> None:
+    done = bench("list", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "random_mixed-256-1t" in done.stdout
+    assert "tcmalloc-minimal" in done.stdout

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Tests of what is shown: a failure is in every output, the page loads nothing, the document is made."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from conftest import make_benchmark, make_entry, make_result, make_run
+from hakmem_tools.bench import docs, html, table
+from hakmem_tools.bench.runner import Result
+from rich.console import Console
+
+
+@pytest.fixture
+def result() -> Result:
+    first = make_benchmark(
+        "first",
+        hakmem=make_entry(make_run(10, rss_idle=500), make_run(12)),
+        glibc=make_entry(make_run(20, rss_idle=900), make_run(21)),
+        broken=make_entry(make_run(1, problem="killed by SIGSEGV: <oh>"), make_run(1)),
+    )
+    second = make_benchmark(
+        "second",
+        hakmem=make_entry(make_run(30)),
+        glibc=make_entry(make_run(20)),
+        broken=make_entry(make_run(25)),
+    )
+    third = make_benchmark("third")
+    third["skipped"] = "node is not installed: apt-get install nodejs"
+    return make_result(first, second, third)
+
+
+def terminal(result: Result, width: int = 200) -> str:
+    out = StringIO()
+    table.show(result, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_the_terminal_shows_failures_skips_and_missing_allocators(result: Result) -> None:
+    said = terminal(result)
+    assert "broken FAILED: killed by SIGSEGV: <oh> (in 1 of 2 rounds)" in said
+    assert "FAILED: first under broken" in said
+    assert "skipped: node is not installed" in said
+    assert "not measured: gone: not built" in said
+
+
+def test_a_narrow_terminal_cuts_nothing_off(result: Result) -> None:
+    assert "…" not in terminal(result, width=80)
+
+
+def test_the_page_shows_the_same(result: Result) -> None:
+    page = html.render(result)
+    body = page[page.index("<body>") :]
+    assert "killed by SIGSEGV: &lt;oh&gt;" in body
+    assert "skipped: node is not installed" in body
+    assert "not measured: not built: no compiler" in body
+    assert "a &lt;fast&gt; one" in body
+
+
+def test_the_page_is_complete_in_itself(result: Result) -> None:
+    page = html.render(result)
+    assert not re.search(r"<(script|img|iframe|source)[^>]*\ssrc\s*=", page)
+    assert not re.search(r"<link\b", page)
+    assert not re.search(r"@import|url\(\s*['\"]?https?:", page[: page.index("<script>")])
+    assert "Plotly.newPlot" in page
+    assert page.count("<script>") >= 1
+
+
+def test_the_page_of_nothing_is_made() -> None:
+    assert "<h2>Failures</h2>" in html.render(make_result())
+
+
+def test_the_document_shows_losses_as_plainly_as_wins(result: Result, tmp_path: Path) -> None:
+    source = tmp_path / "results" / "one.json"
+    source.parent.mkdir()
+    source.write_text("{}")
+    files = docs.write(result, source, tmp_path)
+    assert [f.name for f in files] == ["benchmarks.md", "means.svg", "time.svg", "rss.svg"]
+    page = files[0].read_text()
+    losing = page[page.index("## Where hakmem is not") : page.index("## Where hakmem is the")]
+    winning = page[page.index("## Where hakmem is the") : page.index("## Failures")]
+    assert "| second | 30 ms | 20 ms (glibc) | 1.50 |" in losing
+    assert "| first | 11 ms | 20.5 ms (glibc) | 0.54 |" in winning
+    assert "- first under broken: killed by SIGSEGV" in page
+    assert "FAILED: killed by SIGSEGV" in page
+    assert "build/release/hakmem bench --rounds 2" in page
+    assert "`results/one.json`" in page
+    assert "madvise" in page
+
+
+def test_the_document_is_the_same_every_time(result: Result, tmp_path: Path) -> None:
+    first = [f.read_bytes() for f in docs.write(result, tmp_path / "r.json", tmp_path / "a")]
+    second = [f.read_bytes() for f in docs.write(result, tmp_path / "r.json", tmp_path / "b")]
+    assert first == second
