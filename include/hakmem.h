@@ -37,6 +37,20 @@ const char *hakmem_version(void);
 int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value);
 const char *hakmem_ctl_name(unsigned index);
 
+/* Why the last allocations failed, at most 16, oldest first, each a line of plain words that ends
+ * in a newline: what was asked for, the reason, how the system stood if it refused (its limit on
+ * address space, the number of mappings, the control group's memory), the class of the block, the
+ * stage that the search for memory had come to, and how long ago that was. Writes at most `size`
+ * bytes, the NUL at the end included, and nothing if size is 0; returns the length of the whole
+ * text without the NUL, as snprintf does: what is as long as `size` or longer was cut off. 0: no
+ * allocation has failed. Never allocates. */
+int hakmem_last_failures(char *buffer, size_t size);
+
+/* All figures as one JSON object, in the manner of hakmem_last_failures. docs/stats-json.md
+ * describes it; "schema_version" grows when a member changes its meaning or goes. Never
+ * allocates. */
+int hakmem_stats_json(char *buffer, size_t size);
+
 /* As the functions of the same name without the prefix: C17, C23 (free_sized, free_aligned_sized),
  * POSIX, glibc. */
 void *hakmem_malloc(size_t size);

@@ -58,6 +58,13 @@ _hakmem() {
     case "${COMP_WORDS[1]}" in
         run) _hakmem_run ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
+        bench)
+            if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
+                _hakmem_offer "--quick --rounds --only --skip --allocators --lib --strace --callgrind --output --timeout --help"
+            else
+                _hakmem_offer "list compare report docs"
+            fi
+            ;;
         version) ;;
         *) mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}") ;;
     esac

@@ -29,12 +29,17 @@ static const struct control controls[] = {
     {"large.blocks", FROM_SNAPSHOT(large.large_blocks)},
     {"huge.bytes", FROM_SNAPSHOT(large.huge_bytes)},
     {"huge.blocks", FROM_SNAPSHOT(large.huge_blocks)},
-    {"huge.cached_bytes", FROM_SNAPSHOT(large.cached_bytes)},
-    {"huge.cache_hits", FROM_SNAPSHOT(large.cache_hits)},
-    {"huge.cache_misses", FROM_SNAPSHOT(large.cache_misses)},
+    {"huge.reused", FROM_SNAPSHOT(large.huge_reused)},
+    {"huge.fresh", FROM_SNAPSHOT(large.huge_fresh)},
     {"pool.mapped_superslabs", FROM_SNAPSHOT(pool.mapped_superslabs)},
     {"pool.unmapped_superslabs", FROM_SNAPSHOT(pool.unmapped_superslabs)},
     {"pool.retired_superslabs", FROM_SNAPSHOT(pool.retired_now)},
+    {"pool.retired_total", FROM_SNAPSHOT(pool.retired_total)},
+    {"pool.revived_total", FROM_SNAPSHOT(pool.revived_total)},
+    {"pool.empty_slots", FROM_SNAPSHOT(pool.empty_slots_now)},
+    {"pool.purged_slots", FROM_SNAPSHOT(pool.purged_slots_total)},
+    {"pool.budget_bytes", FROM_SNAPSHOT(pool.budget_bytes)},
+    {"pool.moved_pieces", FROM_SNAPSHOT(pool.moved_pieces_total)},
     {"pool.released_slots", FROM_SNAPSHOT(pool.released)},
     {"pool.acquired.adopt", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_ADOPT])},
     {"pool.acquired.warm", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_WARM])},
@@ -42,6 +47,22 @@ static const struct control controls[] = {
     {"pool.acquired.unused", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_UNUSED])},
     {"pool.acquired.retired", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_RETIRED])},
     {"pool.acquired.fresh", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_FRESH])},
+    {"pool.soft_cap_reclaims", FROM_SNAPSHOT(pool.soft_cap_reclaims)},
+    {"failures.threshold", FROM_SNAPSHOT(failures[HAK_FAILURE_THRESHOLD])},
+    {"failures.exhaustion", FROM_SNAPSHOT(failures[HAK_FAILURE_EXHAUSTION])},
+    {"failures.map", FROM_SNAPSHOT(failures[HAK_FAILURE_MAP])},
+    {"locks.pool_grow.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].acquired)},
+    {"locks.pool_grow.contended", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].contended)},
+    {"locks.pool_retired.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_RETIRED].acquired)},
+    {"locks.pool_retired.contended", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_RETIRED].contended)},
+    {"locks.window.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_WINDOW].acquired)},
+    {"locks.window.contended", FROM_SNAPSHOT(locks[HAK_LOCK_WINDOW].contended)},
+    {"locks.records.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_RECORDS].acquired)},
+    {"locks.records.contended", FROM_SNAPSHOT(locks[HAK_LOCK_RECORDS].contended)},
+    {"locks.registry.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_REGISTRY].acquired)},
+    {"locks.registry.contended", FROM_SNAPSHOT(locks[HAK_LOCK_REGISTRY].contended)},
+    {"locks.heaps.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_HEAPS].acquired)},
+    {"locks.heaps.contended", FROM_SNAPSHOT(locks[HAK_LOCK_HEAPS].contended)},
 };
 #define CONTROLS (sizeof controls / sizeof controls[0])
 _Static_assert(sizeof(size_t) == sizeof(uint64_t),
@@ -52,9 +73,45 @@ HAK_PUBLIC const char *hakmem_ctl_name(unsigned index)
     return index < CONTROLS ? controls[index].name : NULL;
 }
 
+uint64_t hak_control_value(const struct hak_snapshot *s, unsigned index)
+{
+    uint64_t value;
+    memcpy(&value, (const char *)s + controls[index].offset, sizeof value);
+    return value;
+}
+
+bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes)
+{
+    hak_heap_self_slow(); /* the tables of classes are filled at the start */
+    if (size_bytes == 0 || size_bytes > HAK_SMALL_MAX || !hak_heap_started())
+        return false;
+    size_t slots = cap_bytes / HAK_SLOT_BYTES;
+    hak_pool_set_soft_cap(hak_class_of(size_bytes), cap_bytes == 0 ? 0 : hak_max(slots, 1));
+    return true;
+}
+
+/* "class.SIZE.soft_cap_bytes" */
+static int control_soft_cap(const char *name, uint64_t *value, const uint64_t *new_value)
+{
+    static const char head[] = "class.";
+    static const char tail[] = ".soft_cap_bytes";
+    uint64_t size;
+    if (strncmp(name, head, sizeof head - 1) != 0)
+        return ENOENT;
+    const char *digits = name + sizeof head - 1;
+    size_t length = strcspn(digits, ".");
+    if (strcmp(digits + length, tail) != 0 || !hak_text_parse_size(digits, length, &size))
+        return ENOENT;
+    if (size == 0 || size > HAK_SMALL_MAX)
+        return EINVAL;
+    if (value != NULL)
+        *value = hak_pool_soft_cap(hak_class_of(size)) * HAK_SLOT_BYTES;
+    return new_value == NULL || hak_control_set_soft_cap(size, *new_value) ? 0 : EINVAL;
+}
+
 HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value)
 {
-    for (size_t i = 0; i < CONTROLS; i++) {
+    for (unsigned i = 0; i < CONTROLS; i++) {
         if (strcmp(controls[i].name, name) != 0)
             continue;
         if (new_value != NULL)
@@ -62,10 +119,10 @@ HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new
         struct hak_snapshot s;
         hak_snapshot_take(&s);
         if (value != NULL)
-            memcpy(value, (const char *)&s + controls[i].offset, sizeof *value);
+            *value = hak_control_value(&s, i);
         return 0;
     }
-    return ENOENT;
+    return control_soft_cap(name, value, new_value);
 }
 
 HAK_PUBLIC int hakmem_malloc_trim(size_t pad)
@@ -82,11 +139,8 @@ HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
     enum { MXFAST_MOST = 80 * (int)sizeof(size_t) / 4, MMAP_THRESHOLD_MOST = 32 << 20 };
     switch (parameter) {
     case M_TRIM_THRESHOLD: {
-        struct hak_pool_config config = {
-            .retired_max_count = hak_options.superslab_max_cached,
-            .retired_max_bytes = value < 0 ? SIZE_MAX : hak_max((size_t)value, 1),
-            .retired_max_age_ns = hak_options.superslab_ttl_sec * 1000000000u,
-        };
+        struct hak_pool_config config = hak_options_pool_config();
+        config.retired_max_bytes = value < 0 ? SIZE_MAX : hak_max((size_t)value, 1);
         hak_pool_configure(&config);
         return 1;
     }

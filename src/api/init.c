@@ -12,7 +12,7 @@ __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
     hak_options_read(environ);
-    if (hak_options.stats || hak_options.stage_stats)
+    if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
         hak_os_keep_stderr();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);
 }
@@ -23,4 +23,6 @@ __attribute__((destructor)) static void init_end(void)
         hak_report_summary();
     if (hak_options.stage_stats)
         hak_report_stages();
+    if (hak_options.lock_stats)
+        hak_report_locks();
 }

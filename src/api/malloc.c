@@ -30,6 +30,14 @@ static void *malloc_refuse(int error)
     return NULL;
 }
 
+/* More bytes than a size_t counts, or more than a difference of pointers. */
+static void *malloc_refuse_size(size_t bytes)
+{
+    hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
+    hak_failure_record(bytes, 1, HAK_KIND_HUGE);
+    return malloc_refuse(ENOMEM);
+}
+
 HAK_PUBLIC void *hakmem_malloc(size_t size)
 {
     return hak_heap_malloc(size);
@@ -51,7 +59,7 @@ HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
-        return malloc_refuse(ENOMEM);
+        return malloc_refuse_size(SIZE_MAX);
     return hak_heap_calloc(bytes);
 }
 
@@ -72,7 +80,7 @@ HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
 {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
-        return malloc_refuse(ENOMEM);
+        return malloc_refuse_size(SIZE_MAX);
     return hakmem_realloc(p, bytes);
 }
 
@@ -129,7 +137,7 @@ HAK_PUBLIC void *hakmem_valloc(size_t size)
 HAK_PUBLIC void *hakmem_pvalloc(size_t size)
 {
     if (size > PTRDIFF_MAX)
-        return malloc_refuse(ENOMEM);
+        return malloc_refuse_size(size);
     return hak_heap_aligned(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES));
 }
 

@@ -12,9 +12,10 @@
 struct hak_options hak_options = {
     .superslab_max_cached = 1024,
     .superslab_ttl_sec = 1,
+    .huge_pages_from_mb = 16,
 };
 
-enum option_kind { OPTION_FLAG, OPTION_NUMBER };
+enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS };
 
 struct option {
     const char *name; /* as in the environment, without the prefix */
@@ -23,17 +24,51 @@ struct option {
     uint64_t most;
 };
 
+#define PREWARM_MOST 65536u
+
 /* docs/options.md is made of this table by tools/options_md.py: name, default, comment. */
 /* clang-format off */
 static const struct option options[] = {
     {"STATS", OPTION_FLAG, &hak_options.stats, 1}, /* print a summary on stderr when the process ends */
     {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, &hak_options.stage_stats, 1}, /* print how often each stage of the shared pool served a slot, when the process ends */
     {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, &hak_options.superslab_max_cached, UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
-    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 8 MiB */
+    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 4 MiB */
     {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, &hak_options.superslab_ttl_sec, UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
+    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, &hak_options.huge_pages_from_mb, UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up; 4294967295 never does */
+    {"LIMIT_MB", OPTION_NUMBER, &hak_options.limit_mb, UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
+    {"SOFT_CAP", OPTION_CAPS, NULL, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
+    {"PREWARM_SUPERSLABS", OPTION_NUMBER, &hak_options.prewarm_superslabs, PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */
+    {"PREWARM_SUPERSLABS_C0", OPTION_NUMBER, &hak_options.prewarm_of_class[0], PREWARM_MOST}, /* added to PREWARM_SUPERSLABS: all classes share superslabs, so that the class does not matter */
+    {"PREWARM_SUPERSLABS_C1", OPTION_NUMBER, &hak_options.prewarm_of_class[1], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C2", OPTION_NUMBER, &hak_options.prewarm_of_class[2], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C3", OPTION_NUMBER, &hak_options.prewarm_of_class[3], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C4", OPTION_NUMBER, &hak_options.prewarm_of_class[4], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C5", OPTION_NUMBER, &hak_options.prewarm_of_class[5], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, &hak_options.prewarm_of_class[6], PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, &hak_options.prewarm_of_class[7], PREWARM_MOST}, /* the same */
+    {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
+    {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
+    {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
+    {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
+    {"SS_FREE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_FREE], 1}, /* debug build only: a line [SS_FREE] for each slot given back */
+    {"SS_LRU_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_LRU], 1}, /* debug build only: a line [SS_LRU] for each superslab kept, used again or unmapped */
+    {"SUPER_REG_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_REGISTRY], 1}, /* debug build only: a line [SUPER_REG] for each range of superslabs taken in the window or given back */
+    {"SS_MAP_TRACE", OPTION_FLAG, &hak_options.trace[HAK_TRACE_MAP], 1}, /* debug build only: a line [SS_MAP] for each mmap at a fixed place and each munmap */
+    {"TINY_SLL_DRAIN_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_DRAIN], 1}, /* debug build only: a line [SLL_DRAIN] for each batch of blocks that leaves a thread's bin */
 };
 /* clang-format on */
 #define OPTIONS (sizeof options / sizeof options[0])
+
+/* Options of hakmem's predecessor that have nothing left to switch. */
+/* clang-format off */
+static const struct {
+    const char *name, *instead;
+} replaced[] = {
+    {"TINY_USE_SUPERSLAB", "small blocks always come from superslabs"},
+    {"SS_EMPTY_REUSE", "empty slots are always used again"},
+    {"SS_EMPTY_SCAN_LIMIT", "all superslabs with room are found, by bits, without a limit"},
+};
+/* clang-format on */
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.
  */
@@ -120,6 +155,35 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
+/* "SIZE:MIB,SIZE:MIB" */
+static bool options_parse_caps(const char *s, size_t length)
+{
+    const char *end = s + length;
+    while (s < end) {
+        size_t item = hak_min(strcspn(s, ","), (size_t)(end - s));
+        size_t size_length = hak_min(strcspn(s, ":"), item);
+        uint64_t size;
+        uint64_t mib;
+        if (size_length == item || !hak_text_parse_size(s, size_length, &size) ||
+            !hak_text_parse_size(s + size_length + 1, item - size_length - 1, &mib) ||
+            mib > UINT32_MAX || !hak_control_set_soft_cap(size, mib << 20))
+            return false;
+        s += item + (s + item < end);
+    }
+    return true;
+}
+
+static bool options_is_replaced(const char *s, size_t length)
+{
+    for (size_t i = 0; i < sizeof replaced / sizeof replaced[0]; i++) {
+        if (!options_same_name(s, length, replaced[i].name))
+            continue;
+        options_warn("option " PREFIX, s, length, " has no effect: ", replaced[i].instead);
+        return true;
+    }
+    return false;
+}
+
 static void options_set(const char *name, size_t name_length, const char *value,
                         size_t value_length)
 {
@@ -132,15 +196,20 @@ static void options_set(const char *name, size_t name_length, const char *value,
             if (!options_parse_flag(value, value_length, o->value))
                 options_warn("bad value \"", value, value_length,
                              "\" (0 or 1 is wanted) for " PREFIX, o->name);
+        } else if (o->kind == OPTION_CAPS) {
+            if (!options_parse_caps(value, value_length))
+                options_warn("bad value \"", value, value_length,
+                             "\" (SIZE:MIB,SIZE:MIB is wanted, sizes to 64k) for " PREFIX, o->name);
         } else if (hak_text_parse_size(value, value_length, &number) && number <= o->most) {
             *(uint64_t *)o->value = number;
         } else {
             options_warn("bad value \"", value, value_length,
-                         "\" (a number below 2^32 is wanted) for " PREFIX, o->name);
+                         "\" (a number is wanted, and not a huge one) for " PREFIX, o->name);
         }
         return;
     }
-    options_warn_unknown(name, name_length);
+    if (!options_is_replaced(name, name_length))
+        options_warn_unknown(name, name_length);
 }
 
 static void options_parse_list(const char *s)
@@ -164,14 +233,49 @@ static bool options_is_of_others(const char *s, size_t length)
     return false;
 }
 
-static void options_apply(void)
+static void options_prewarm(void)
 {
-    struct hak_pool_config config = {
+    uint64_t want = hak_options.prewarm_superslabs;
+    for (int i = 0; i < 8; i++)
+        want += hak_options.prewarm_of_class[i];
+    size_t most = hak_os_address_space_limit() / 8 / HAK_SUPERSLAB_BYTES;
+    if (want > most) {
+        options_warn("prewarming is cut to an eighth of RLIMIT_AS", "", 0, "", "");
+        want = most;
+    }
+    if (hak_options.prewarm_lazy || want == 0)
+        hak_pool_prewarm_at_growth(want);
+    else if (hak_heap_self_slow() != NULL)
+        hak_pool_prewarm(want);
+}
+
+static void options_trace(void)
+{
+    for (unsigned kind = 0; kind < HAK_TRACE_COUNT; kind++)
+        hak_trace_kinds |= (uint32_t)hak_options.trace[kind] << kind;
+    if (!HAK_CHECKS && hak_trace_kinds != 0)
+        options_warn("only the debug build of the library prints single events", "", 0, "", "");
+    hak_failure_trace(hak_options.trace_failures);
+}
+
+struct hak_pool_config hak_options_pool_config(void)
+{
+    return (struct hak_pool_config){
         .retired_max_count = hak_options.superslab_max_cached,
         .retired_max_bytes = hak_options.superslab_max_memory_mb << 20,
         .retired_max_age_ns = hak_options.superslab_ttl_sec * 1000000000u,
+        .huge_pages_from_bytes = hak_options.huge_pages_from_mb << 20,
     };
+}
+
+static void options_apply(void)
+{
+    struct hak_pool_config config = hak_options_pool_config();
     hak_pool_configure(&config);
+    uint64_t limit = hak_options.limit_mb << 20;
+    hak_pool_set_limit(limit == 0 ? 0 : hak_max(limit / HAK_SUPERSLAB_BYTES, 1));
+    options_trace();
+    options_prewarm();
 }
 
 void hak_options_read(char **environment)

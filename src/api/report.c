@@ -10,26 +10,37 @@
 #include <limits.h>
 #include <string.h>
 
+const char *const hak_lock_names[HAK_LOCK_COUNT] = {"pool_grow", "pool_retired", "window",
+                                                    "records",   "registry",     "heaps"};
+
 void hak_snapshot_take(struct hak_snapshot *out)
 {
     memset(out, 0, sizeof *out);
     hak_heap_notice_fork();
+    for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++)
+        out->failures[r] = hak_failure_count(r);
     if (!hak_heap_started())
         return;
     hak_cache_usage(&out->cache);
     hak_large_stats(&out->large);
     hak_pool_stats(&out->pool);
+    out->locks[HAK_LOCK_POOL_GROW] = out->pool.grow_lock;
+    out->locks[HAK_LOCK_POOL_RETIRED] = out->pool.retired_lock;
+    out->locks[HAK_LOCK_REGISTRY] = out->cache.registry_lock;
+    out->locks[HAK_LOCK_HEAPS] = out->cache.heap_locks;
+    hak_space_add_lock_counts(&out->locks[HAK_LOCK_WINDOW]);
+    hak_meta_add_lock_counts(&out->locks[HAK_LOCK_RECORDS]);
     out->live_bytes = out->cache.used_bytes + out->large.large_bytes + out->large.huge_bytes;
     out->live_blocks = out->cache.used_blocks + out->large.large_blocks + out->large.huge_blocks;
     out->held_bytes = out->cache.slab_bytes + out->large.large_bytes + out->large.huge_bytes +
-                      out->large.cached_bytes + out->pool.retired_now * HAK_SUPERSLAB_BYTES;
+                      out->pool.retired_now * HAK_SUPERSLAB_BYTES;
 }
 
 HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
 {
     struct hak_snapshot s;
     hak_snapshot_take(&s);
-    size_t kept = s.large.cached_bytes + s.pool.retired_now * HAK_SUPERSLAB_BYTES;
+    size_t kept = s.pool.retired_now * HAK_SUPERSLAB_BYTES;
     size_t in_slabs_free = s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes);
     return (struct mallinfo2){
         .arena = s.cache.slab_bytes + s.large.large_bytes + kept,
@@ -176,23 +187,87 @@ void hak_report_summary(void)
     report_line("slabs adopted", sums.adopted, "");
     report_line("superslabs mapped", s.pool.mapped_superslabs, "");
     report_line("superslabs unmapped", s.pool.unmapped_superslabs, "");
-    report_line("huge cache hits", s.large.cache_hits, "");
-    report_line("huge cache misses", s.large.cache_misses, "");
+    report_line("huge blocks from kept memory", s.large.huge_reused, "");
+    report_line("huge blocks from the system", s.large.huge_fresh, "");
+}
+
+static void report_share(struct hak_text *text, uint64_t part, uint64_t whole)
+{
+    uint64_t thousandths = whole == 0 ? 0 : part * 1000 / whole;
+    report_number(text, " (", thousandths / 10, ".");
+    report_number(text, "", thousandths % 10, "%)");
+}
+
+/* What one class acquired from each stage, if anything. */
+static void report_stages_of(unsigned label)
+{
+    char line[256];
+    struct hak_text text;
+    uint64_t all = 0;
+    hak_text_begin(&text, line, sizeof line);
+    if (label == HAK_POOL_LABEL_RUN)
+        hak_text_string(&text, "hakmem: large blocks:");
+    else
+        report_number(&text, "hakmem: class of ", hak_class(label)->size_bytes, " bytes:");
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++) {
+        uint64_t acquired = hak_pool_acquired(stage, label);
+        all += acquired;
+        hak_text_string(&text, " ");
+        hak_text_string(&text, hak_stage_name(stage));
+        report_number(&text, " ", acquired, ",");
+    }
+    report_number(&text, " slots in use ", hak_pool_slots_in_use(label), "\n");
+    if (all != 0)
+        hak_os_write_stderr(line, (size_t)(text.at - line));
 }
 
 void hak_report_stages(void)
 {
     struct hak_pool_stats p = {0};
+    uint64_t all = 0;
     hak_pool_stats(&p);
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++)
+        all += p.acquired[stage];
     for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++) {
         char name[64];
+        char share[16];
         struct hak_text text;
         hak_text_begin(&text, name, sizeof name);
         hak_text_string(&text, "slots acquired, stage ");
         hak_text_string(&text, hak_stage_name(stage));
-        report_line(name, p.acquired[stage], "");
+        hak_text_begin(&text, share, sizeof share);
+        report_share(&text, p.acquired[stage], all);
+        report_line(name, p.acquired[stage], share);
     }
     report_line("slots released", p.released, "");
+    for (unsigned label = 0; label < HAK_POOL_LABELS; label++)
+        report_stages_of(label);
+}
+
+void hak_report_locks(void)
+{
+    struct hak_snapshot s;
+    hak_snapshot_take(&s);
+    for (enum hak_lock_name lock = 0; lock < HAK_LOCK_COUNT; lock++) {
+        char line[128];
+        struct hak_text text;
+        hak_text_begin(&text, line, sizeof line);
+        hak_text_string(&text, "hakmem: lock ");
+        hak_text_string(&text, hak_lock_names[lock]);
+        report_number(&text, ": acquired ", s.locks[lock].acquired, ", ");
+        report_number(&text, "contended ", s.locks[lock].contended, "\n");
+        hak_os_write_stderr(line, (size_t)(text.at - line));
+    }
+}
+
+HAK_PUBLIC int hakmem_last_failures(char *buffer, size_t size)
+{
+    char none[1];
+    struct hak_text text;
+    hak_heap_notice_fork();
+    hak_text_begin(&text, size != 0 ? buffer : none, hak_max(size, 1));
+    hak_failure_write(&text, "hakmem: ", "\n", "");
+    return report_to_int(text.length);
 }
 
 HAK_PUBLIC void hakmem_malloc_stats(void)

@@ -34,12 +34,15 @@
 
 /* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says
  * otherwise. */
+#define hak_cas_relaxed(p, expected, v)                                                            \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed,            \
+                                            memory_order_relaxed)
 #define hak_cas_acquire(p, expected, v)                                                            \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire,            \
                                             memory_order_relaxed)
 #define hak_cas_acq_rel(p, expected, v)                                                            \
-    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel,              \
-                                          memory_order_relaxed)
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel,            \
+                                            memory_order_relaxed)
 #define hak_cas_seq_cst(p, expected, v)                                                            \
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_seq_cst,              \
                                           memory_order_relaxed)

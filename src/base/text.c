@@ -7,13 +7,15 @@ void hak_text_begin(struct hak_text *text, char *buffer, size_t size_bytes)
 {
     text->at = buffer;
     text->last = buffer + size_bytes - 1;
+    text->length = 0;
     *text->at = '\0';
 }
 
 void hak_text_string(struct hak_text *text, const char *s)
 {
-    while (*s != '\0' && text->at < text->last)
-        *text->at++ = *s++;
+    for (; *s != '\0'; s++, text->length++)
+        if (text->at < text->last)
+            *text->at++ = *s;
     *text->at = '\0';
 }
 

@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 struct hak_text {
-    char *at;   /* where the next character goes */
-    char *last; /* the last character of the buffer: stays NUL */
+    char *at;      /* where the next character goes */
+    char *last;    /* the last character of the buffer: stays NUL */
+    size_t length; /* of all that was written, what did not fit included */
 };
 
 void hak_text_begin(struct hak_text *text, char *buffer, size_t size_bytes);

@@ -12,6 +12,7 @@
  * few times, its sizes get the classes made for them. (A level between, four classes a doubling,
  * was measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
 #include "cache/cache_internal.h"
+#include "os/trace.h"
 
 #include <string.h>
 
@@ -101,7 +102,12 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
             break;
         bool fresh_zero;
         unsigned carved = hak_load_relaxed(&s->carved);
+        unsigned free = hak_load_relaxed(&s->free_blocks);
+        if (HAK_UNLIKELY(s->purged_free_blocks != 0))
+            hak_heap_regret_purge(s);
         unsigned n = hak_slab_take_owner(s, out - got, want - got, &fresh_zero);
+        heap->free_bytes -=
+            (size_t)(free - hak_load_relaxed(&s->free_blocks)) * hak_class(cls)->size_bytes;
         if (got == 0)
             *zero = fresh_zero;
         got += n;
@@ -116,6 +122,16 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
         memmove(ch->stack + 1, out - got, got * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
     return got;
+}
+
+#define TICK_CALLS 64u /* slow paths of a thread between two looks at the clock */
+
+static void bins_tick(const struct hak_heap *heap)
+{
+    if ((hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains)) %
+            TICK_CALLS ==
+        0)
+        hak_cache_tick_any();
 }
 
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -141,34 +157,47 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     bins_fill_locked(heap, cls, zero);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
+    bins_tick(heap);
     return hak_cache_pop(&heap->front, cls * 2u);
+}
+
+static void bins_settle_locked(struct hak_heap *heap, struct hak_slab_batch *batch)
+{
+    if (batch->slab == NULL)
+        return;
+    hak_slab_batch_end_owner(batch);
+    hak_heap_settle_locked(heap, batch->slab);
 }
 
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     const struct hak_class *c = hak_class(cls);
     struct hak_class_heap *ch = &heap->classes[cls];
-    struct hak_slab *last = NULL;
+    struct hak_slab_batch batch = {0};
+    size_t last_slot = SIZE_MAX;
     uint32_t entry = heap->front.tag | cls * 2;
     if (count == 0)
         return; /* the class may have no stack yet */
     for (unsigned i = 1; i <= count; i++) {
         size_t slot = hak_slot_of(ch->stack[i]);
-        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
-            hak_misuse(HAK_DOUBLE_FREE, ch->stack[i], cls); /* its slab went when all was free */
-        struct hak_slab *s = hak_slab_of_slot(slot, c);
-        if (last != NULL && s != last)
-            hak_heap_settle_locked(heap, last);
-        hak_slab_put_owner(s, cls, ch->stack[i]);
-        last = s;
+        if (slot != last_slot || batch.slab == NULL) {
+            bins_settle_locked(heap, &batch);
+            if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
+                hak_misuse(HAK_DOUBLE_FREE, ch->stack[i], cls); /* its slab went, as all was free */
+            batch = (struct hak_slab_batch){.slab = hak_slab_of_slot(slot, c)};
+            last_slot = slot;
+        }
+        hak_slab_batch_put_owner(&batch, cls, ch->stack[i]);
     }
-    if (last != NULL)
-        hak_heap_settle_locked(heap, last);
+    bins_settle_locked(heap, &batch);
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     memmove(ch->stack + 1, ch->stack + 1 + count,
             (size_t)(top - ch->stack - count) * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, top - count);
     hak_count_owner(&heap->stats.drained_blocks, count);
+    HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
+              {"left", hak_bin_blocks(heap, cls)});
+    hak_heap_freed_locked(heap, cls, count);
 }
 
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
@@ -185,6 +214,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
     }
     hak_unlock(&heap->lock);
     hak_cache_push(&heap->front, cls * 2u, p);
+    bins_tick(heap);
 }
 
 void hak_cache_flush(struct hak_heap *heap)

@@ -51,7 +51,9 @@ struct hak_class_heap {
     uint8_t carvings; /* times it took fresh memory, up to the number at which coarse classes are
                          left */
     uint8_t volume;   /* refills without an overflow, modulo 256 */
-    uint8_t turns;    /* overflows followed by an underflow, since the bin has its size */
+    uint8_t
+        slabs_taken; /* from the pool, up to the number from which on more of them are expected */
+    uint8_t turns;   /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
@@ -59,6 +61,8 @@ struct hak_class_heap {
 struct hak_heap_stats {
     _Atomic(uint64_t) refills, drains, drained_blocks, grown_bins;
     _Atomic(uint64_t) remote_frees, remote_sends, collected_blocks, adopted_slabs;
+    _Atomic(uint64_t) purged_bytes;
+    _Atomic(uint64_t) collected_for_others; /* times that this thread did it for another */
 };
 
 /* Blocks of one bitmap word that this thread has freed and not sent yet. */
@@ -72,6 +76,7 @@ struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
     struct hak_lock lock;
     _Atomic(struct hak_slab *) inbox; /* any thread pushes, whoever holds the lock takes all */
+    _Atomic(uint32_t) inbox_slabs;    /* in it, about: tells others when to collect */
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
     _Atomic(bool) in_use;
@@ -81,7 +86,10 @@ struct hak_heap {
     uint32_t outbox_bytes; /* owner, as the outbox itself */
     struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
     struct hak_heap_stats stats;
-    _Atomic(size_t) slabs; /* owned */
+    _Atomic(size_t) slabs;    /* owned */
+    size_t slab_bytes;        /* theirs; this and the next two under the heap's lock */
+    size_t free_bytes;        /* free blocks in them */
+    size_t purged_free_bytes; /* free_bytes when free pages were given back last: see purge.c */
     struct hak_class_heap classes[HAK_CLASSES];
     char stack_arena[HAK_STACK_ARENA_BYTES]; /* the first, small stacks of all classes */
 };
@@ -149,6 +157,8 @@ void hak_cache_refresh(struct hak_heap *heap);
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
 /* Frees p, a block of a class of another heap's slab; slot is p's. */
 void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, size_t slot, void *p);
+/* Gives free pages of all heaps' slabs back to the system. Returns the bytes. */
+size_t hak_cache_purge(void);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
 void hak_cache_flush(struct hak_heap *heap);
 
@@ -168,6 +178,9 @@ void hak_cache_thread_end(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);
+/* Slow paths call it now and then. A few times a second: collects for all threads that do not come
+ * to it, and gives back what has been kept for too long. */
+void hak_cache_tick_any(void);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);
@@ -179,6 +192,7 @@ struct hak_cache_usage {
     size_t bin_bytes, bin_blocks;
     size_t slab_bytes, slabs, heaps;
     size_t class_used_blocks[HAK_CLASSES], class_slabs[HAK_CLASSES];
+    struct hak_lock_counts registry_lock, heap_locks;
 };
 void hak_cache_usage(struct hak_cache_usage *out);
 

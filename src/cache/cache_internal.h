@@ -35,6 +35,15 @@ struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls);
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);
 /* Takes the inbox and collects its slabs. */
 void hak_heap_collect_locked(struct hak_heap *heap);
+/* Any thread: the same for a heap that has something in its inbox and is not locked. */
+bool hak_heap_try_collect_any(struct hak_heap *heap);
+/* Blocks have become free in the heap's slabs. Gives back what is too much. */
+void hak_heap_freed_locked(struct hak_heap *heap, unsigned cls, unsigned blocks);
+/* A slab that was purged is used again; any thread. */
+void hak_heap_regret_purge(const struct hak_slab *s);
+void hak_heap_forget_regret(void);
+/* Gives back the free pages of slabs that nobody has used for a while. */
+void hak_heap_purge_idle_locked(struct hak_heap *heap);
 /* Returns the `count` oldest blocks of a bin to their slabs. */
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count);
 

@@ -22,6 +22,7 @@ static void inbox_link_any(struct hak_heap *heap, struct hak_slab *s)
         hak_store_relaxed(&s->inbox_next, head);
     } while (!hak_cas_seq_cst(&heap->inbox, &head,
                               s)); /* ORDER: [inbox-list] the link; seq_cst for [slab-owner] */
+    hak_add_relaxed(&heap->inbox_slabs, 1u);
 }
 
 void hak_inbox_push_any(struct hak_slab *s)
@@ -48,6 +49,7 @@ void hak_inbox_push_any(struct hak_slab *s)
 /* Takes all slabs of an inbox. */
 static struct hak_slab *inbox_take_any(struct hak_heap *heap)
 {
+    hak_store_relaxed(&heap->inbox_slabs, 0u);
     return hak_exchange_seq_cst(&heap->inbox,
                                 NULL); /* ORDER: [inbox-list] seq_cst for [slab-owner] */
 }
@@ -91,23 +93,43 @@ void hak_heap_collect_locked(struct hak_heap *heap)
         }
         unsigned blocks = hak_slab_collect_owner(s);
         hak_count_owner(&heap->stats.collected_blocks, blocks);
-        if (blocks != 0)
-            hak_heap_settle_locked(heap, s);
+        if (blocks == 0)
+            continue;
+        unsigned cls = s->cls; /* the slab may be gone after the next line */
+        hak_heap_settle_locked(heap, s);
+        hak_heap_freed_locked(heap, cls, blocks);
     }
+}
+
+bool hak_heap_try_collect_any(struct hak_heap *heap)
+{
+    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_try_lock(&heap->lock))
+        return false;
+    hak_heap_collect_locked(heap);
+    hak_unlock(&heap->lock);
+    return true;
 }
 
 void hak_cache_collect_orphans(void)
 {
-    struct hak_heap *orphans = hak_orphans;
-    if (hak_load_relaxed(&orphans->inbox) != NULL && hak_try_lock(&orphans->lock)) {
-        hak_heap_collect_locked(orphans);
-        hak_unlock(&orphans->lock);
-    }
+    hak_heap_try_collect_any(hak_orphans);
 }
 
 /* --- outbox --- */
 
 #define PLACE_WORD_MASK ((uintptr_t)sizeof(struct hak_slab) - 1)
+
+/* An owner that runs collects long before this many slabs wait for it. This one sleeps, or only
+ * frees: whoever frees the next of its blocks does it instead. */
+#define INBOX_MOST_SLABS 16u
+
+static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
+{
+    struct hak_heap *owner = hak_load_relaxed(&s->owner); /* heaps are never unmapped */
+    if (owner != NULL && hak_load_relaxed(&owner->inbox_slabs) >= INBOX_MOST_SLABS &&
+        hak_heap_try_collect_any(owner))
+        hak_count_owner(&heap->stats.collected_for_others, 1u);
+}
 
 static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g)
 {
@@ -116,9 +138,12 @@ static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_gr
     unsigned word = g->place & PLACE_WORD_MASK;
     hak_count_owner(&heap->stats.remote_frees, hak_popcount64(g->blocks));
     hak_count_owner(&heap->stats.remote_sends, 1u);
-    if (hak_slab_free_remote_any(s, word, g->blocks))
-        hak_inbox_push_any(s);
+    bool first = hak_slab_free_remote_any(s, word, g->blocks);
     *g = (struct hak_outbox_group){0};
+    if (!first)
+        return;
+    hak_inbox_push_any(s);
+    outbox_collect_for_owner(heap, s);
 }
 
 void hak_outbox_flush(struct hak_heap *heap)
@@ -128,6 +153,7 @@ void hak_outbox_flush(struct hak_heap *heap)
             outbox_send(heap, &heap->outbox[i]);
     heap->outbox_bytes = 0;
     hak_cache_collect_orphans();
+    hak_cache_tick_any();
 }
 
 #define OUTBOX_MAX_BYTES ((uint32_t)64 << 10)

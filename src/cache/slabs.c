@@ -28,6 +28,8 @@ static void slabs_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
 void hak_heap_disown_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     slabs_unlink_locked(heap, s);
+    heap->slab_bytes -= hak_class(s->cls)->slots * HAK_SLOT_BYTES;
+    heap->free_bytes -= hak_slab_free_bytes(s);
     hak_count_owner(&heap->slabs, (size_t)-1);
 }
 
@@ -44,6 +46,8 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
     /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see
      * hak_inbox_push_any */
     hak_store_seq_cst(&s->owner, heap);
+    heap->slab_bytes += hak_class(s->cls)->slots * HAK_SLOT_BYTES;
+    heap->free_bytes += hak_slab_free_bytes(s);
     hak_count_owner(&heap->slabs, (size_t)1);
     slabs_link_locked(heap, s, hak_heap_list_for(s));
 }
@@ -93,18 +97,53 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     return s;
 }
 
-struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
+/* Without the pool. */
+static struct hak_slab *slabs_try_find_locked(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *s = hak_heap_pick_locked(heap, cls);
+    return s != NULL ? s : slabs_try_adopt_locked(heap, cls);
+}
+
+/* The class is over its soft cap: all heaps take in what was freed into their slabs, so that the
+ * caller, or the pool, may find room there. */
+static void slabs_reclaim_locked(struct hak_heap *heap)
+{
+    hak_pool_count_reclaim();
+    hak_heap_collect_locked(heap);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        hak_heap_try_collect_any(h);
+}
+
+/* A heap that has used up a few slabs of a class will use up the next; a thread that wants a few
+ * blocks of a class will not, and there may be a thousand of those. */
+#define SLABS_BEFORE_DENSE 4u
+
+static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    if (ch->slabs_taken < SLABS_BEFORE_DENSE)
+        ch->slabs_taken++;
+    return ch->slabs_taken < SLABS_BEFORE_DENSE || hak_class(cls)->slots > 1 ? 0 : HAK_POOL_DENSE;
+}
+
+struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *s = slabs_try_find_locked(heap, cls);
     if (s != NULL)
         return s;
-    s = slabs_try_adopt_locked(heap, cls);
-    if (s != NULL)
-        return s;
-    const struct hak_class *c = hak_class(cls);
+    unsigned slots = hak_class(cls)->slots;
+    unsigned label = cls | slabs_density_locked(heap, cls);
     size_t slot;
     bool zero;
-    if (hak_pool_acquire_any(c->slots, c->slots, cls, &slot, &zero) != 0)
+    bool found = false;
+    if (hak_pool_is_over_cap(cls, slots) &&
+        !(found = hak_pool_try_kept(slots, slots, label, &slot, &zero))) {
+        slabs_reclaim_locked(heap);
+        s = slabs_try_find_locked(heap, cls);
+        if (s != NULL)
+            return s;
+    }
+    if (!found && hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0)
         return NULL;
     s = hak_slab_make_owner(slot, cls, zero);
     hak_heap_own_locked(heap, s);

@@ -124,6 +124,30 @@ void hak_cache_thread_end(struct hak_heap *heap)
     hak_unlock(&registry.lock);
 }
 
+#define TICK_NS 250000000u
+#define IDLE_TICKS 16u /* a slab is idle if nothing has changed in it for so long */
+
+void hak_cache_tick_any(void)
+{
+    static _Atomic(uint64_t) next_ns;
+    uint64_t now = hak_os_now_ns();
+    uint64_t next = hak_load_relaxed(&next_ns);
+    if (now < next || !hak_cas_relaxed(&next_ns, &next, now + TICK_NS) || next == 0)
+        return; /* 0: the first look at the clock */
+    static _Atomic(uint32_t) ticks;
+    bool look_for_idle = hak_add_relaxed(&ticks, 1u) % IDLE_TICKS == 0;
+    if (look_for_idle)
+        hak_heap_forget_regret();
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        hak_heap_try_collect_any(h);
+        if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_try_lock(&h->lock)) {
+            hak_heap_purge_idle_locked(h);
+            hak_unlock(&h->lock);
+        }
+    }
+    hak_pool_tick_any();
+}
+
 static struct hak_heap *registry_next_dead(void)
 {
     struct hak_heap *found = NULL;
@@ -153,6 +177,13 @@ void hak_registry_bury(void)
     }
 }
 
+static void heap_take_one_locked(struct hak_heap *heap, struct hak_slab *s, void **out, bool *zero)
+{
+    heap->free_bytes -= hak_slab_free_bytes(s);
+    hak_slab_take_owner(s, out, 1, zero);
+    heap->free_bytes += hak_slab_free_bytes(s);
+}
+
 void *hak_cache_shared_alloc(unsigned cls, bool *zero)
 {
     void *out[1] = {NULL};
@@ -161,7 +192,7 @@ void *hak_cache_shared_alloc(unsigned cls, bool *zero)
     hak_heap_collect_locked(hak_orphans);
     struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
     if (s != NULL) {
-        hak_slab_take_owner(s, out + 1, 1, zero);
+        heap_take_one_locked(hak_orphans, s, out + 1, zero);
         hak_heap_settle_locked(hak_orphans, s);
     }
     hak_unlock(&hak_orphans->lock);
@@ -201,7 +232,9 @@ void hak_cache_usage(struct hak_cache_usage *out)
         threads_add_usage_locked(h, out);
         hak_unlock(&h->lock);
         out->heaps += hak_load_relaxed(&h->in_use);
+        hak_lock_add_counts(&h->lock, &out->heap_locks);
     }
+    hak_lock_add_counts(&registry.lock, &out->registry_lock);
 }
 
 /* --- fork --- */
@@ -217,8 +250,12 @@ bool hak_cache_fork_child(struct hak_heap *mine)
             continue;
         }
         bool lost = hak_lock_recover(&h->lock);
+        if (h == mine && lost)
+            mine_is_lost = true; /* somebody was collecting for it */
         if (h == hak_orphans)
             orphans_are_lost = lost;
+        if (lost)
+            hak_store_relaxed(&h->in_use, false); /* for good: a later fork must not revive it */
         if (h == mine || h == hak_orphans || lost || !hak_load_relaxed(&h->in_use) || h->dead)
             continue;
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */

@@ -3,12 +3,15 @@
  * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes
  * back. */
 #include "heap/heap.h"
+#include "space/failure.h"
 
 #include <errno.h>
 #include <string.h>
 
-static void *route_no_memory(void)
+/* `kind` is that of the block that could not be had. */
+static void *route_no_memory(size_t bytes, size_t align, unsigned kind)
 {
+    hak_failure_record(bytes, align, kind);
     errno = ENOMEM;
     return NULL;
 }
@@ -20,8 +23,8 @@ static unsigned route_class_of(size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
-/* A block of a class whose bin has none. */
-static void *route_class(unsigned cls, bool *zero)
+/* A block of a class whose bin has none; `bytes` and `align` are what was asked for. */
+static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
     struct hak_heap *heap = hak_heap_self_slow();
@@ -30,16 +33,20 @@ static void *route_class(unsigned cls, bool *zero)
         p = hak_cache_refill(heap, cls, zero);
     else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
-    return p != NULL ? p : route_no_memory();
+    return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
 }
 
 static void *route_large(size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
-    if (bytes > HAK_HUGE_MAX || (hak_heap_self_slow() == NULL && !hak_heap_started()))
-        return route_no_memory();
-    void *p = hak_large_alloc(bytes, align, zero);
-    return p != NULL ? p : route_no_memory();
+    void *p = NULL;
+    if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
+        hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
+    else if (hak_heap_self_slow() != NULL || hak_heap_started())
+        p = hak_large_alloc(bytes, align, zero);
+    return p != NULL ? p
+                     : route_no_memory(bytes, align,
+                                       bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
 }
 
 HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
@@ -47,7 +54,7 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
     bool zero;
     if (size_bytes > HAK_SMALL_MAX)
         return route_large(size_bytes, 1, &zero);
-    return route_class(route_class_of(size_bytes), &zero);
+    return route_class(route_class_of(size_bytes), size_bytes, 1, &zero);
 }
 
 void *hak_heap_calloc(size_t bytes)
@@ -60,7 +67,7 @@ void *hak_heap_calloc(size_t bytes)
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, cls * 2u);
         if (p == NULL)
-            p = route_class(cls, &zero);
+            p = route_class(cls, bytes, 1, &zero);
     }
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
@@ -83,7 +90,7 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
         return route_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, cls * 2u);
-    return p != NULL ? p : route_class(cls, &zero);
+    return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);
 }
 
 /* A block of a class, of a thread without a heap, or whose front is out of date. */
@@ -179,5 +186,6 @@ size_t hak_heap_trim(void)
     if (heap != NULL)
         hak_cache_flush(heap);
     hak_cache_collect_orphans();
-    return hak_large_trim() + hak_pool_trim();
+    size_t bytes = hak_pool_trim();
+    return bytes + hak_cache_purge();
 }

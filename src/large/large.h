@@ -2,10 +2,10 @@
  *
  * large: blocks that are no slab's: large ones are runs of slots of the shared pool (to 1 MiB),
  * huge ones runs of whole superslabs. Both are found through the map: the entry of the first slot
- * has the kind, the entries behind it are 0. Freed huge blocks wait in a cache (best fit, a quarter
- * of slack, limits in bytes and age).
+ * has the kind, the entries behind it are 0. What is freed goes back to the pool, which keeps it
+ * for a while.
  *
- * Any thread, lock-free for large, one lock for the huge cache. Called by the heap layer. It never
+ * Any thread, lock-free for large, the pool's lock for huge. Called by the heap layer. It never
  * writes into a block (but for copying nothing: moves are moves of pages). */
 #pragma once
 
@@ -36,12 +36,7 @@ void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes);
 struct hak_large_stats {
     size_t large_bytes, large_blocks;
     size_t huge_bytes, huge_blocks;
-    size_t cached_bytes, cached_blocks;
-    uint64_t cache_hits, cache_misses, moved_pages_calls;
+    uint64_t huge_reused, huge_fresh; /* allocations served by kept memory, and by the system */
+    uint64_t moved_pages_calls;
 };
 void hak_large_stats(struct hak_large_stats *out);
-/* Unmaps what the huge cache holds. Returns bytes. */
-size_t hak_large_trim(void);
-
-/* In the child of a fork: gives up the cache if another thread was changing it. */
-void hak_large_fork_child(void);

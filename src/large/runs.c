@@ -1,27 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * large: blocks that are runs of slots, and the choice between those and huge ones. See large.h. */
+ * large: blocks that are runs of slots, and the choice between those and huge ones. See large.h.
+ *
+ * Blocks that all began at the beginning of a slot would all have their first bytes, and those of
+ * each of their pages, in the same few sets of the caches. So a block that leaves room in its last
+ * slot begins somewhere else in the first page (J. Bonwick, "The Slab Allocator", 1994, calls that
+ * the colour). */
 #include "large/large_internal.h"
 
+#include <string.h>
+
+#define COLOUR_STEP_BYTES                                                                          \
+    320u /* five cache lines: the colours of 64 blocks in a row all differ                         \
+          */
+#define COLOUR_MOST_ALIGN HAK_CACHE_LINE
+
 struct large_counters hak_large_counters;
+
+/* A multiple of a cache line, below a page, that still leaves `bytes` in so many slots. */
+static uint32_t runs_colour(size_t bytes, unsigned slots)
+{
+    static _Atomic(uint32_t) next;
+    size_t room = slots * HAK_SLOT_BYTES - bytes;
+    uint32_t colour = hak_load_relaxed(&next) + COLOUR_STEP_BYTES;
+    hak_store_relaxed(&next, colour); /* two threads may get the same: no harm */
+    colour %= HAK_PAGE_BYTES;
+    return colour <= room ? colour : (uint32_t)hak_round_down(room, HAK_CACHE_LINE);
+}
 
 static unsigned runs_slots(size_t bytes)
 {
     return (unsigned)((bytes + HAK_SLOT_BYTES - 1) >> HAK_SLOT_SHIFT);
 }
 
-static void *runs_alloc(unsigned slots, unsigned align_slots, bool *zero)
+static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
 {
     size_t slot;
+    unsigned slots = runs_slots(bytes);
     if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
         return NULL;
     struct hak_slab *s = hak_slab_record(slot);
-    s->large_bytes = slots * HAK_SLOT_BYTES;
+    s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
+    s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
     hak_add_relaxed(&hak_large_counters.large_bytes, s->large_bytes);
     hak_add_relaxed(&hak_large_counters.large_blocks, 1u);
     /* ORDER: [large-entry] the record is whole */
     hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
-    return hak_slot_address(slot);
+    return hak_slot_address(slot) + s->large_colour;
 }
 
 static void runs_release(size_t slot, size_t bytes)
@@ -36,7 +61,7 @@ static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
 {
     size_t kept = keep * HAK_SLOT_BYTES;
     size_t cut = s->large_bytes - kept;
-    s->large_bytes = kept;
+    s->large_bytes = (uint32_t)kept;
     hak_sub_relaxed(&hak_large_counters.large_bytes, cut);
     bool purged = hak_os_purge(hak_slot_address(slot + keep), cut) == 0;
     hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, purged);
@@ -49,7 +74,7 @@ static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)
     if (slots > HAK_SLOTS || !hak_pool_try_acquire_at(slot + have, slots - have, &zero))
         return false;
     hak_add_relaxed(&hak_large_counters.large_bytes, (slots - have) * HAK_SLOT_BYTES);
-    s->large_bytes = slots * HAK_SLOT_BYTES;
+    s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
     return true;
 }
 
@@ -58,7 +83,8 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     size_t slot = hak_slot_of(p);
     struct hak_slab *s = hak_slab_record(slot);
     size_t old_bytes = s->large_bytes;
-    unsigned slots = new_bytes <= HAK_SUPERSLAB_BYTES ? runs_slots(new_bytes) : HAK_SLOTS + 1;
+    size_t need_bytes = new_bytes + s->large_colour;
+    unsigned slots = need_bytes <= HAK_SUPERSLAB_BYTES ? runs_slots(need_bytes) : HAK_SLOTS + 1;
     if (slots < runs_slots(old_bytes))
         runs_cut(slot, s, slots);
     if (slots <= runs_slots(old_bytes) || runs_try_extend(slot, s, slots))
@@ -66,13 +92,15 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (old_bytes < HAK_MOVE_MIN)
         return NULL;
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
-    void *moved = hak_huge_try_adopt_pages(p, old_bytes, new_bytes);
-    if (moved != NULL) {
-        hak_store_relaxed(hak_map_entry(slot), 0u);
-        hak_sub_relaxed(&hak_large_counters.large_bytes, old_bytes);
-        hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
-        hak_pool_release_any(slot, runs_slots(old_bytes), HAK_POOL_LABEL_RUN, true);
-    }
+    char *moved = hak_huge_try_adopt_pages(hak_slot_address(slot), old_bytes, need_bytes);
+    if (moved == NULL)
+        return NULL;
+    if (s->large_colour != 0) /* huge blocks have none: they grow, and this is done once */
+        memmove(moved, moved + s->large_colour, old_bytes - s->large_colour);
+    hak_store_relaxed(hak_map_entry(slot), 0u);
+    hak_sub_relaxed(&hak_large_counters.large_bytes, old_bytes);
+    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+    hak_pool_release_any(slot, runs_slots(old_bytes), HAK_POOL_LABEL_RUN, true);
     return moved;
 }
 
@@ -80,14 +108,15 @@ void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
     size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
     if (size_bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
-        return runs_alloc(runs_slots(size_bytes), (unsigned)align_slots, zero);
+        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, zero);
     return hak_huge_alloc(size_bytes, align_bytes, zero);
 }
 
 static bool large_begins(const void *p, uint32_t entry)
 {
-    size_t unit = entry == HAK_KIND_LARGE ? HAK_SLOT_BYTES : HAK_SUPERSLAB_BYTES;
-    return ((uintptr_t)p & (unit - 1)) == 0;
+    if (entry == HAK_KIND_HUGE)
+        return ((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) == 0;
+    return ((uintptr_t)p & (HAK_SLOT_BYTES - 1)) == hak_slab_record(hak_slot_of(p))->large_colour;
 }
 
 bool hak_large_free(void *p, uint32_t entry)
@@ -109,8 +138,10 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
     if (!large_begins(p, entry))
         return 0;
     size_t slot = hak_slot_of(p);
-    return entry == HAK_KIND_LARGE ? hak_slab_record(slot)->large_bytes
-                                   : hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
+    if (entry == HAK_KIND_HUGE)
+        return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
+    const struct hak_slab *s = hak_slab_record(slot);
+    return s->large_bytes - s->large_colour;
 }
 
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)

@@ -21,6 +21,7 @@ bool hak_try_lock(struct hak_lock *lock)
                          (uint32_t)LOCK_HELD)) /* ORDER: [lock] what the last holder wrote */
         return false;
     hak_store_relaxed(&lock->holder, lock_self());
+    hak_count_owner(&lock->acquired, 1u);
     return true;
 }
 
@@ -28,13 +29,17 @@ static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
 {
     for (int i = 0; i < LOCK_SPINS; i++) {
         hak_cpu_pause();
-        if (hak_load_relaxed(&lock->state) == LOCK_FREE && hak_try_lock(lock))
+        if (hak_load_relaxed(&lock->state) == LOCK_FREE && hak_try_lock(lock)) {
+            hak_count_owner(&lock->contended, 1u);
             return;
+        }
     }
     /* ORDER: [lock] as in hak_try_lock */
     while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)
         hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
     hak_store_relaxed(&lock->holder, lock_self());
+    hak_count_owner(&lock->acquired, 1u);
+    hak_count_owner(&lock->contended, 1u);
 }
 
 void hak_lock(struct hak_lock *lock)
@@ -62,4 +67,10 @@ bool hak_lock_recover(struct hak_lock *lock)
     hak_store_relaxed(&lock->holder, (uintptr_t)0);
     hak_store_relaxed(&lock->state, (uint32_t)LOCK_FREE);
     return held;
+}
+
+void hak_lock_add_counts(const struct hak_lock *lock, struct hak_lock_counts *sum)
+{
+    sum->acquired += hak_load_relaxed(&lock->acquired);
+    sum->contended += hak_load_relaxed(&lock->contended);
 }

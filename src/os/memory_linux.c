@@ -3,12 +3,16 @@
  * os: memory from the Linux kernel. See os.h for the contract. */
 #include "os/os.h"
 #include "os/syscall_internal.h"
+#include "os/trace.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
 #endif
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -31,6 +35,8 @@ static bool memory_failed(long result)
 int hak_os_map_at(void *at, size_t bytes)
 {
     long got = memory_mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+    HAK_TRACE(HAK_TRACE_MAP, "call", "map", {"address", (uintptr_t)at}, {"bytes", bytes},
+              {"refused", memory_failed(got)});
     if (memory_failed(got))
         return (int)-got;
     if ((void *)got == at)
@@ -52,12 +58,30 @@ int hak_os_map(size_t bytes, void **out)
 
 int hak_os_unmap(void *at, size_t bytes)
 {
+    HAK_TRACE(HAK_TRACE_MAP, "call", "unmap", {"address", (uintptr_t)at}, {"bytes", bytes});
     return (int)-hak_syscall6(SYS_munmap, (long)at, (long)bytes, 0, 0, 0, 0);
 }
 
 int hak_os_purge(void *at, size_t bytes)
 {
     return (int)-hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_DONTNEED, 0, 0, 0);
+}
+
+void hak_os_advise_huge_pages(void *at, size_t bytes)
+{
+    hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_HUGEPAGE, 0, 0, 0);
+}
+
+void hak_os_populate(void *at, size_t bytes)
+{
+    hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_POPULATE_WRITE, 0, 0, 0);
+}
+
+bool hak_os_is_resident(void *at)
+{
+    unsigned char page = 0;
+    return hak_syscall6(SYS_mincore, (long)at, (long)HAK_PAGE_BYTES, (long)&page, 0, 0, 0) == 0 &&
+           (page & 1);
 }
 
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source)

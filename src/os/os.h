@@ -28,6 +28,12 @@ int hak_os_map(size_t bytes, void **out);
 int hak_os_unmap(void *at, size_t bytes);
 /* Gives the pages back; the range stays mapped and reads as zero afterwards. */
 int hak_os_purge(void *at, size_t bytes);
+/* Asks for huge pages (2 MiB) where the range covers them; a hint, refused silently. */
+void hak_os_advise_huge_pages(void *at, size_t bytes);
+/* Touches all pages for writing at once, as far as the kernel knows how (Linux 5.14). */
+void hak_os_populate(void *at, size_t bytes);
+/* True if the page at this address is in memory. */
+bool hak_os_is_resident(void *at);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
  * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
@@ -46,6 +52,11 @@ struct hak_lock {
     _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
     _Atomic(uintptr_t)
         holder; /* the holder's thread pointer: lets fork in a signal handler see itself */
+    _Atomic(uint64_t) acquired, contended; /* written by the holder */
+};
+
+struct hak_lock_counts {
+    uint64_t acquired, contended; /* times it was taken, and how often it was not free at once */
 };
 
 void hak_lock(struct hak_lock *lock);
@@ -55,6 +66,18 @@ bool hak_lock_is_mine(struct hak_lock *lock);
 /* Makes the lock free; true if it was held, so that what it guards may be half changed. For the
  * child of a fork, which has one thread. */
 bool hak_lock_recover(struct hak_lock *lock);
+void hak_lock_add_counts(const struct hak_lock *lock, struct hak_lock_counts *sum);
+
+/* --- limits: what cannot be read, and what is not limited, is UINT64_MAX --- */
+
+uint64_t hak_os_address_space_limit(void); /* RLIMIT_AS */
+struct hak_os_limits {
+    uint64_t address_space_bytes; /* RLIMIT_AS */
+    uint64_t mappings;            /* that the process has */
+    uint64_t cgroup_max_bytes, cgroup_used_bytes;
+};
+/* Opens files of /proc and /sys, and closes them again. Slow: for the record of a failure. */
+void hak_os_limits(struct hak_os_limits *out);
 
 /* --- the rest --- */
 

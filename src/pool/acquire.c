@@ -2,12 +2,14 @@
  *
  * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See
  * pool.h. */
+#include "os/trace.h"
 #include "pool/pool_internal.h"
 
 struct pool hak_pool = {
-    .config = {.retired_max_count = 1024,
-               .retired_max_bytes = 0,
-               .retired_max_age_ns = 1000000000u},
+    .config = {.max_count = 1024,
+               .max_bytes = 0,
+               .max_age_ns = 1000000000u,
+               .huge_pages_from_bytes = (size_t)16 << 20},
 };
 
 void hak_pool_offer(size_t superslab)
@@ -35,7 +37,14 @@ static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t ma
 {
     uint64_t claimed = *state | mask | ((uint64_t)mask << 32);
     /* ORDER: [slot-state] what the last owner of the slots did is over */
-    return hak_cas_acq_rel(&s->state, state, claimed);
+    if (!hak_cas_acq_rel(&s->state, state, claimed))
+        return false;
+    uint32_t empty = pool_dirty(*state) & mask;
+    if (empty != 0)
+        hak_sub_relaxed(&hak_pool.empty_now, hak_popcount64(empty));
+    if (empty != mask)
+        hak_retired_regret(hak_popcount64(mask & ~empty));
+    return true;
 }
 
 /* Claims a run out of one superslab: slots that are free and, with `among`, also in that mask. */
@@ -69,13 +78,16 @@ static uint32_t pool_among_free(uint64_t state)
     return ~pool_busy(state);
 }
 
-bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t *slot, bool *zero)
+static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, bool dense,
+                            size_t *slot, bool *zero)
 {
     size_t groups = (hak_space_high_water() + 63) / 64;
     for (size_t g = 0; g < groups; g++) {
         uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail);
         for (; avail != 0; avail &= avail - 1) {
             size_t superslab = g * 64 + hak_ctz64(avail);
+            if (hak_load_relaxed(&hak_superslab(superslab)->dense) != dense)
+                continue;
             if (pool_try_superslab(superslab, count, align,
                                    empty_only ? pool_among_empty : pool_among_free, slot, zero))
                 return true;
@@ -84,6 +96,15 @@ bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t
         }
     }
     return false;
+}
+
+/* What will be used up goes to superslabs with huge pages first. What may not be keeps out of them,
+ * or memory would be held that nobody touches; but for EMPTY slots, which are held anyway. */
+bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
+                         bool *zero)
+{
+    return pool_try_in_use(count, align, empty_only, dense, slot, zero) ||
+           ((dense || empty_only) && pool_try_in_use(count, align, empty_only, !dense, slot, zero));
 }
 
 /* The superslab in which a slot of this class became EMPTY last may still have one: its pages and
@@ -112,40 +133,64 @@ static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *ze
     return false;
 }
 
-static int pool_hit(enum hak_stage stage, unsigned label)
+static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
 {
     hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
-    return 0;
+    hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
+    HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
+              {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});
 }
 
 static bool pool_try_retired(unsigned count, size_t *slot, bool *zero)
 {
     size_t superslab;
-    if (!hak_pool_try_revive(&superslab))
+    if (!hak_retired_try_take_newest(&superslab))
         return false;
     struct hak_superslab *s = hak_superslab(superslab);
     *slot = superslab * HAK_SLOTS;
     *zero = !(pool_dirty(hak_load_relaxed(&s->state)) & hak_low_bits32(count));
+    uint32_t others = POOL_ALL & ~hak_low_bits32(count);
     hak_or_relaxed(&s->state, (uint64_t)hak_low_bits32(count) << 32);
+    hak_add_relaxed(&hak_pool.empty_now,
+                    hak_popcount64(others & pool_dirty(hak_load_relaxed(&s->state))));
     /* ORDER: [slot-state] the other slots are free from here on */
-    hak_and_seq_cst(&s->state, ~(uint64_t)(POOL_ALL & ~hak_low_bits32(count)));
+    hak_and_seq_cst(&s->state, ~(uint64_t)others);
     if (count < HAK_SLOTS)
         hak_pool_offer(superslab);
     return true;
 }
 
+bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
+{
+    enum hak_stage stage = HAK_STAGE_WARM;
+    bool dense = label & HAK_POOL_DENSE;
+    label &= ~HAK_POOL_DENSE;
+    if (label == HAK_POOL_LABEL_RUN || !pool_try_warm(count, label, slot, zero)) {
+        if (hak_pool_try_in_use(count, align, dense, true, slot, zero))
+            stage = HAK_STAGE_EMPTY;
+        else if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+            stage = HAK_STAGE_UNUSED;
+        else if (pool_try_retired(count, slot, zero))
+            stage = HAK_STAGE_RETIRED;
+        else
+            return false;
+    }
+    pool_hit(stage, label, count, *slot);
+    return true;
+}
+
 int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
 {
-    if (label != HAK_POOL_LABEL_RUN && pool_try_warm(count, label, slot, zero))
-        return pool_hit(HAK_STAGE_WARM, label);
-    if (hak_pool_try_in_use(count, align, true, slot, zero))
-        return pool_hit(HAK_STAGE_EMPTY, label);
-    if (hak_pool_try_in_use(count, align, false, slot, zero))
-        return pool_hit(HAK_STAGE_UNUSED, label);
-    if (pool_try_retired(count, slot, zero))
-        return pool_hit(HAK_STAGE_RETIRED, label);
-    int error = hak_pool_grow(count, align, slot, zero);
-    return error != 0 ? error : pool_hit(HAK_STAGE_FRESH, label);
+    if (hak_pool_try_kept(count, align, label, slot, zero))
+        return 0;
+    if (hak_load_relaxed(&hak_pool.prewarm_due) != 0) {
+        hak_pool_prewarm(hak_exchange_relaxed(&hak_pool.prewarm_due, (size_t)0));
+        return hak_pool_acquire_any(count, align, label, slot, zero);
+    }
+    int error = hak_pool_grow(count, align, label & HAK_POOL_DENSE, slot, zero);
+    if (error == 0)
+        pool_hit(HAK_STAGE_FRESH, label & ~HAK_POOL_DENSE, count, *slot);
+    return error;
 }
 
 bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
@@ -158,10 +203,23 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
     uint64_t state = hak_load_relaxed(&s->state);
     while (!(pool_busy(state) & mask)) {
         *zero = !(pool_dirty(state) & mask);
-        if (pool_try_claim(s, &state, mask))
+        if (pool_try_claim(s, &state, mask)) {
+            hak_add_relaxed(&hak_pool.in_use[HAK_POOL_LABEL_RUN], (size_t)count);
             return true;
+        }
     }
     return false;
+}
+
+bool hak_pool_try_retire(size_t superslab, uint64_t state)
+{
+    /* ORDER: [slot-state] the last owners of all slots are done with them */
+    if (pool_busy(state) != 0 ||
+        !hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+        return false;
+    hak_sub_relaxed(&hak_pool.empty_now, hak_popcount64(pool_dirty(state)));
+    hak_retired_put(superslab, 1);
+    return true;
 }
 
 void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purged)
@@ -174,24 +232,57 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
         hak_store_relaxed(&s->label[at + i], (uint8_t)label);
     if (purged)
         hak_and_relaxed(&s->state, ~(mask << 32));
+    else
+        hak_add_relaxed(&hak_pool.empty_now, count);
+    hak_store_relaxed(&s->released_ns, hak_os_now_ns());
     hak_store_relaxed(&hak_pool.warm[label], (uint32_t)superslab + 1);
     hak_add_relaxed(&hak_pool.released, 1u);
+    hak_sub_relaxed(&hak_pool.in_use[label], (size_t)count);
+    HAK_TRACE(HAK_TRACE_FREE, "purged", purged ? "yes" : "no", {"class", label},
+              {"superslab", superslab}, {"slot", at}, {"count", count});
     /* ORDER: [slot-state] all that the owner did in the slots; seq_cst for [slot-avail] */
     uint64_t state = hak_and_seq_cst(&s->state, ~mask) & ~mask;
-    if (pool_busy(state) == 0) {
-        /* ORDER: [slot-state] claims all 32: fails if anybody acquired a slot meanwhile */
-        if (hak_cas_acq_rel(&s->state, &state, state | POOL_ALL)) {
-            hak_pool_retire(superslab);
-            return;
-        }
-    }
+    if (hak_pool_try_retire(superslab, state))
+        return;
     hak_pool_offer(superslab);
+    hak_pool_tick_any();
+    hak_retired_enforce();
 }
 
 void hak_pool_count_adoption(unsigned label)
 {
-    pool_hit(HAK_STAGE_ADOPT, label);
+    hak_add_relaxed(&hak_pool.acquired[HAK_STAGE_ADOPT][label], 1u);
 }
+
+/* --- soft caps --- */
+
+void hak_pool_set_soft_cap(unsigned label, size_t slots)
+{
+    hak_store_relaxed(&hak_pool.soft_cap[label], slots);
+}
+
+size_t hak_pool_soft_cap(unsigned label)
+{
+    return hak_load_relaxed(&hak_pool.soft_cap[label]);
+}
+
+size_t hak_pool_slots_in_use(unsigned label)
+{
+    return hak_load_relaxed(&hak_pool.in_use[label]);
+}
+
+bool hak_pool_is_over_cap(unsigned label, unsigned count)
+{
+    size_t cap = hak_pool_soft_cap(label);
+    return HAK_UNLIKELY(cap != 0) && hak_pool_slots_in_use(label) + count > cap;
+}
+
+void hak_pool_count_reclaim(void)
+{
+    hak_add_relaxed(&hak_pool.soft_cap_reclaims, 1u);
+}
+
+/* --- figures --- */
 
 uint64_t hak_pool_acquired(enum hak_stage stage, unsigned label)
 {
@@ -218,4 +309,11 @@ void hak_pool_stats(struct hak_pool_stats *out)
     out->retired_now = hak_load_relaxed(&hak_pool.retired_now);
     out->retired_total = hak_load_relaxed(&hak_pool.retired_total);
     out->revived_total = hak_load_relaxed(&hak_pool.revived_total);
+    out->empty_slots_now = hak_load_relaxed(&hak_pool.empty_now);
+    out->purged_slots_total = hak_load_relaxed(&hak_pool.purged_total);
+    out->soft_cap_reclaims = hak_load_relaxed(&hak_pool.soft_cap_reclaims);
+    hak_lock_add_counts(&hak_pool.grow_lock, &out->grow_lock);
+    hak_lock_add_counts(&hak_pool.retired_lock, &out->retired_lock);
+    out->budget_bytes = hak_retired_budget_slots() * HAK_SLOT_BYTES;
+    out->moved_pieces_total = hak_load_relaxed(&hak_pool.moved_total);
 }

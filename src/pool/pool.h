@@ -22,6 +22,7 @@
 
 #define HAK_POOL_LABELS 81u /* 80 size classes and one label for runs */
 #define HAK_POOL_LABEL_RUN 80u
+#define HAK_POOL_DENSE 128u /* or-ed to a label: what is acquired will be used up */
 
 enum hak_stage {
     HAK_STAGE_ADOPT,   /* a slab whose owner ended; counted here, found by the cache layer */
@@ -39,8 +40,8 @@ struct hak_superslab {
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
     uint32_t newer,
         older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
-    uint32_t unused;
-    uint64_t retired_ns;
+    _Atomic(bool) dense; /* huge pages are asked for: only slots that will be used up go here */
+    _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
@@ -52,23 +53,34 @@ struct hak_superslab {
 _Static_assert(sizeof(struct hak_superslab) == HAK_RECORD_BYTES, "one cache line each");
 
 struct hak_pool_config {
-    size_t retired_max_count;    /* superslabs kept in the cache, at most */
-    size_t retired_max_bytes;    /* 0: decide by what is in use (an eighth of it, at least 8 MiB) */
-    uint64_t retired_max_age_ns; /* older ones are unmapped at the next release or trim */
+    size_t retired_max_count; /* superslabs kept in the cache, at most */
+    size_t retired_max_bytes; /* of all that is kept; 0: decide by what is in use, see retired.c */
+    uint64_t retired_max_age_ns;  /* what was not used for longer goes back at the next tick */
+    size_t huge_pages_from_bytes; /* ask for huge pages once so much is mapped; SIZE_MAX: never */
 };
 
 struct hak_pool_stats {
     uint64_t acquired[HAK_STAGE_COUNT];
     uint64_t released;
-    uint64_t mapped_superslabs, unmapped_superslabs;
+    uint64_t mapped_superslabs, unmapped_superslabs; /* since the start */
     uint64_t retired_now, retired_total, revived_total;
+    uint64_t empty_slots_now, purged_slots_total;
+    uint64_t budget_bytes;      /* what may be kept at the moment */
+    uint64_t soft_cap_reclaims; /* times that a class was over its cap when it wanted more */
+    struct hak_lock_counts grow_lock, retired_lock;
+    uint64_t moved_pieces_total; /* of huge blocks put together from retired superslabs */
 };
 
 void hak_pool_configure(const struct hak_pool_config *config);
+/* Superslabs mapped at a time, at most; 0: any number. What is mapped already stays. */
+void hak_pool_set_limit(size_t superslabs);
 
 /* Acquires a run of `count` slots (1..32), beginning at a multiple of `align` (a power of two)
  * slots, for `label`. *zero says that the memory reads as zero. Returns 0 or an errno. */
 int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
+
+/* The same without the last stage: nothing is mapped. */
+bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
 /* Acquires just these slots, if they are in one superslab with their predecessor and free. For
  * growth in place. */
@@ -79,6 +91,57 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero);
 void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purged);
 
 void hak_pool_count_adoption(unsigned label);
+
+/* --- soft caps: how many slots a class may use before others are asked to give back first --- */
+
+void hak_pool_set_soft_cap(unsigned label, size_t slots); /* 0: none */
+size_t hak_pool_soft_cap(unsigned label);
+size_t hak_pool_slots_in_use(unsigned label);
+/* With `count` slots more the label would be over its cap. */
+bool hak_pool_is_over_cap(unsigned label, unsigned count);
+/* The caller has made everybody give back, for the cap's sake. */
+void hak_pool_count_reclaim(void);
+
+/* --- memory before it is wanted --- */
+
+/* Maps and touches superslabs and keeps them like retired ones, whose limits grow by as many.
+ * Returns how many: fewer when the system refuses. */
+size_t hak_pool_prewarm(size_t superslabs);
+/* Does so when the pool has to grow for the first time. */
+void hak_pool_prewarm_at_growth(size_t superslabs);
+
+/* --- whole superslabs, for huge blocks --- */
+
+/* A range of superslabs that belongs to the caller alone. Its first `mapped_bytes` bytes (a
+ * multiple of a slot) are mapped. */
+struct hak_whole {
+    size_t first, superslabs, mapped_bytes;
+};
+
+/* A range of at least `bytes` (a multiple of a slot), beginning at a multiple of `align`
+ * superslabs: retired ones first, best fit, or moved together; then from the system. *zero says
+ * that it reads as zero, which it always does with fresh_only. Returns 0 or an errno. */
+int hak_whole_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole *w, bool *zero);
+/* The system has refused memory: from now on ranges are as long as they must be, not as they were.
+ */
+void hak_whole_be_exact(void);
+bool hak_whole_is_exact(void);
+/* To the retired superslabs as far as there is room for it, else back to the system. Looks at how
+ * much of it was used: see [dense] in whole.c. */
+void hak_whole_give(const struct hak_whole *w);
+/* Straight back to the system: what was never used. */
+void hak_whole_unmap(const struct hak_whole *w);
+/* Makes mapped_bytes larger, in place. */
+bool hak_whole_try_extend(struct hak_whole *w, size_t bytes);
+/* Gives the end back to the system. False: refused, nothing has changed. */
+bool hak_whole_try_cut(struct hak_whole *w, size_t bytes);
+/* The pages have gone elsewhere (mremap): only addresses are given back. */
+void hak_whole_moved_away(const struct hak_whole *w);
+
+/* --- keeping and giving back --- */
+
+/* Slow paths call it now and then: what has been kept for too long goes back to the system. */
+void hak_pool_tick_any(void);
 /* Unmaps all superslabs without a slot in use, and purges the EMPTY slots of the others. Returns
  * the bytes given back. */
 size_t hak_pool_trim(void);

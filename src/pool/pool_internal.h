@@ -9,15 +9,33 @@ struct pool {
     struct hak_lock grow_lock;    /* one thread at a time asks the system for memory */
     struct hak_lock retired_lock; /* the list below; inside grow_lock where both are held */
     uint32_t newest, oldest;      /* superslab + 1 */
-    _Atomic(size_t) retired_now;
-    _Atomic(size_t) mapped_now; /* superslabs of slots that are mapped, wholly or in part */
     uint32_t
         partial; /* superslabs that are mapped in part, linked by `older`; + 1; under grow_lock */
-    struct hak_pool_config config;
+    struct {     /* struct hak_pool_config, each of its own: may change while others read */
+        _Atomic(size_t) max_count, max_bytes, huge_pages_from_bytes;
+        _Atomic(uint64_t) max_age_ns;
+    } config;
+    _Atomic(size_t) limit_superslabs;
+    _Atomic(size_t) retired_now;
+    _Atomic(size_t)
+        mapped_now;            /* superslabs that are mapped, wholly or in part, huge blocks' too */
+    _Atomic(size_t) whole_now; /* those of huge blocks */
+    _Atomic(size_t) empty_now; /* EMPTY slots of superslabs that are not retired */
+    /* What may be kept beyond the share of what is in use, and what it is learned from: retired.c
+     */
+    _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
+    _Atomic(uint64_t) evicted_ns, next_tick_ns;
+    _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
+    _Atomic(bool) exact;             /* see hak_whole_be_exact */
+    _Atomic(size_t) moved_pieces;    /* of huge blocks, about: mappings that do not merge */
     _Atomic(uint32_t)
         warm[HAK_POOL_LABELS]; /* where a slot of this class became EMPTY last: superslab + 1 */
     _Atomic(uint64_t) acquired[HAK_STAGE_COUNT][HAK_POOL_LABELS];
-    _Atomic(uint64_t) released, mapped_total, unmapped_total, retired_total, revived_total;
+    _Atomic(size_t) in_use[HAK_POOL_LABELS], soft_cap[HAK_POOL_LABELS]; /* slots */
+    _Atomic(uint64_t) soft_cap_reclaims;
+    _Atomic(size_t) prewarmed, prewarm_due; /* superslabs: ever; at the next growth */
+    _Atomic(uint64_t) released, mapped_total, unmapped_total, retired_total, revived_total,
+        purged_total, moved_total;
 };
 extern struct pool hak_pool;
 
@@ -33,14 +51,53 @@ static inline uint32_t pool_dirty(uint64_t state)
 
 #define POOL_ALL UINT32_MAX
 
+/* Retires a superslab in whose `state` no slot is busy. False if one is, or was acquired meanwhile.
+ */
+bool hak_pool_try_retire(size_t superslab, uint64_t state);
 /* Makes a superslab known as having room (any thread). */
 void hak_pool_offer(size_t superslab);
 
-/* Retired superslabs. The caller owns all 32 slots of what it retires and of what it gets. */
-void hak_pool_retire(size_t superslab);
-bool hak_pool_try_revive(size_t *superslab);
+/* --- retired superslabs. The caller owns all 32 slots of what it puts in and of what it gets. ---
+ */
+
+void hak_retired_put(size_t first, size_t superslabs);
+/* What was retired at POOL_NEVER_USED_NS does not grow old. */
+#define POOL_NEVER_USED_NS (UINT64_MAX - 1)
+void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns);
+/* The newest one. */
+bool hak_retired_try_take_newest(size_t *superslab);
+/* `want` adjacent ones, from the shortest run that is long enough; or, if there is none, the
+ * longest run, if it has `least`. Returns how many; 0: none. */
+size_t hak_retired_take_run(size_t want, size_t least, size_t *first);
+/* Gives back what is over the limits; called after something was retired or emptied. */
+void hak_retired_enforce(void);
+/* Memory that was kept until a moment ago is wanted again: `slots` had to come from the system. */
+void hak_retired_regret(size_t slots);
+/* `slots` had to go for the limit's sake. */
+void hak_retired_evicted(size_t slots);
+/* What may be kept at the moment, retired superslabs and EMPTY slots together; the first in
+ * superslabs, the second in slots. */
+size_t hak_retired_room(void);
+size_t hak_retired_budget_slots(void);
+/* Gives `slots` EMPTY slots of superslabs in use back to the system, or all that were not touched
+ * since. Returns how many. */
+size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns);
+
+/* With so many superslabs, huge pages are worth what they waste. */
+static inline bool pool_wants_huge_pages(size_t superslabs)
+{
+    return superslabs * HAK_SUPERSLAB_BYTES >=
+           hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
+}
+
+/* Counts superslabs that are about to be mapped. With the limit in the way what is retired goes
+ * first. Returns 0 or an errno. */
+int hak_pool_reserve(size_t superslabs);
+/* hak_space_take of superslabs that count as mapped. */
+int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, size_t *first);
 
 /* Maps memory for at least `count` slots and acquires them. Returns 0 or an errno. */
-int hak_pool_grow(unsigned count, unsigned align, size_t *slot, bool *zero);
+int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero);
 /* Acquires from superslabs in use: EMPTY slots only, or any free ones. */
-bool hak_pool_try_in_use(unsigned count, unsigned align, bool empty_only, size_t *slot, bool *zero);
+bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
+                         bool *zero);

@@ -36,6 +36,7 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     s->first_word = 0;
     s->zero = zero;
     s->list = 0;
+    s->purged_free_blocks = s->seen_free_blocks = 0;
     hak_store_relaxed(&s->carved, (uint16_t)0);
     hak_store_relaxed(&s->free_blocks, (uint16_t)0);
     slab_place_bits(s, slot, c);
@@ -65,6 +66,7 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
         hak_store_relaxed(&s->free_bits[w], bits);
     }
     s->first_word = (uint8_t)w;
+    s->purged_free_blocks = 0;
     hak_store_relaxed(&s->free_blocks, (uint16_t)(left - got));
     return got;
 }
@@ -103,13 +105,18 @@ static void *slab_block(const struct hak_slab *s, unsigned index)
     return s->base + (size_t)index * hak_class(s->cls)->size_bytes;
 }
 
+_Noreturn void hak_slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks)
+{
+    hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(blocks)), s->cls);
+}
+
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks)
 {
     /* ORDER: [remote-bits] what the program wrote to the blocks comes before; the collector's
      * exchange sees it */
     uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
     if (HAK_UNLIKELY(before & blocks))
-        hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(before & blocks)), s->cls);
+        hak_slab_freed_twice(s, word, before & blocks);
     /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or
      * whoever clears it looks at the bits after that */
     return !hak_exchange_acq_rel(&s->in_inbox, true);
@@ -128,7 +135,7 @@ unsigned hak_slab_collect_owner(struct hak_slab *s)
         uint64_t free = hak_load_relaxed(&s->free_bits[w]);
         unsigned last = w * 64 + hak_log2_floor(bits);
         if (HAK_UNLIKELY(bits & free))
-            hak_misuse(HAK_DOUBLE_FREE, slab_block(s, w * 64 + hak_ctz64(bits & free)), s->cls);
+            hak_slab_freed_twice(s, w, bits & free);
         if (HAK_UNLIKELY(last >= carved))
             hak_misuse(HAK_NEVER_ALLOCATED, slab_block(s, last), s->cls);
         hak_store_relaxed(&s->free_bits[w], bits | free);
@@ -140,6 +147,40 @@ unsigned hak_slab_collect_owner(struct hak_slab *s)
     if (HAK_CHECKS)
         hak_slab_verify_owner(s);
     return collected;
+}
+
+/* The first block at or after `from` whose free bit is `free`; `carved` if there is none. */
+static unsigned slab_next(const struct hak_slab *s, unsigned from, unsigned carved, bool free)
+{
+    while (from < carved) {
+        uint64_t bits = hak_load_relaxed(&s->free_bits[from / 64]);
+        bits = (free ? bits : ~bits) >> (from % 64);
+        if (bits != 0)
+            return (unsigned)hak_min(from + hak_ctz64(bits), carved);
+        from += 64 - from % 64;
+    }
+    return carved;
+}
+
+size_t hak_slab_purge_owner(struct hak_slab *s)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    unsigned carved = hak_load_relaxed(&s->carved);
+    unsigned free = hak_load_relaxed(&s->free_blocks);
+    size_t purged = 0;
+    if (free == s->purged_free_blocks || (size_t)free * c->size_bytes < HAK_PAGE_BYTES)
+        return 0;
+    for (unsigned at = slab_next(s, 0, carved, true); at < carved;) {
+        unsigned end = slab_next(s, at, carved, false);
+        size_t from = hak_round_up((size_t)at * c->size_bytes, HAK_PAGE_BYTES);
+        size_t to = end == carved ? c->slots * HAK_SLOT_BYTES /* and what was never carved */
+                                  : hak_round_down((size_t)end * c->size_bytes, HAK_PAGE_BYTES);
+        if (from < to && hak_os_purge(s->base + from, to - from) == 0)
+            purged += to - from;
+        at = slab_next(s, end, carved, true);
+    }
+    s->purged_free_blocks = (uint16_t)free;
+    return purged;
 }
 
 _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls)

@@ -43,7 +43,11 @@ struct hak_slab {
     uint8_t list;       /* which of its heap's lists it is in */
     uint8_t first_word; /* no bit is set in words before this one */
     bool zero;          /* blocks not carved yet read as zero */
-    size_t large_bytes; /* large blocks only: what the caller may use; the block's own */
+    uint16_t
+        purged_free_blocks;    /* free_blocks when its free pages were given back; 0: used since */
+    uint16_t seen_free_blocks; /* free_blocks when somebody looked last: see purge.c in cache */
+    uint32_t large_bytes;      /* large blocks only: the slots' length; the block's own */
+    uint32_t large_colour;     /* and where in the first slot the block begins: see runs.c */
     /* Any thread. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     _Atomic(struct hak_slab *) inbox_next;
@@ -75,6 +79,11 @@ static inline unsigned hak_slab_words(const struct hak_class *c)
 static inline unsigned hak_slab_used_blocks(const struct hak_slab *s)
 {
     return (unsigned)hak_load_relaxed(&s->carved) - hak_load_relaxed(&s->free_blocks);
+}
+
+static inline size_t hak_slab_free_bytes(const struct hak_slab *s)
+{
+    return (size_t)hak_load_relaxed(&s->free_blocks) * hak_class(s->cls)->size_bytes;
 }
 
 /* Blocks that the slab could give: free ones and ones never carved. */
@@ -113,26 +122,65 @@ static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
     return index;
 }
 
-/* Returns one block to its slab; on misuse reports and does not return. */
-static inline void hak_slab_put_owner(struct hak_slab *s, unsigned cls, const void *p)
+/* Reports that blocks of a slab's bitmap word were freed that were free already. */
+_Noreturn void hak_slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks);
+
+/* Blocks of one bitmap word on their way back to their slab: blocks that are freed one after the
+ * other often lie side by side. All on misuse report and do not return. */
+struct hak_slab_batch {
+    struct hak_slab *slab;
+    unsigned word;
+    unsigned blocks;
+    uint64_t bits;
+};
+
+static inline void hak_slab_batch_end_owner(struct hak_slab_batch *b)
+{
+    struct hak_slab *s = b->slab;
+    if (b->bits == 0)
+        return;
+    uint64_t free = hak_load_relaxed(&s->free_bits[b->word]);
+    if (HAK_UNLIKELY(free & b->bits))
+        hak_slab_freed_twice(s, b->word, free & b->bits);
+    hak_store_relaxed(&s->free_bits[b->word], free | b->bits);
+    if (b->word < s->first_word)
+        s->first_word = (uint8_t)b->word;
+    hak_count_owner(&s->free_blocks, (uint16_t)b->blocks);
+    b->bits = 0;
+    b->blocks = 0;
+}
+
+static inline void hak_slab_batch_put_owner(struct hak_slab_batch *b, unsigned cls, const void *p)
 {
     unsigned index = hak_block_checked_index(cls, p);
-    if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
+    if (HAK_UNLIKELY(index >= hak_load_relaxed(&b->slab->carved)))
         hak_misuse(HAK_NEVER_ALLOCATED, p, cls);
-    unsigned w = index / 64;
+    if (index / 64 != b->word) {
+        hak_slab_batch_end_owner(b);
+        b->word = index / 64;
+    }
     uint64_t bit = 1ull << (index % 64);
-    uint64_t bits = hak_load_relaxed(&s->free_bits[w]);
-    if (HAK_UNLIKELY(bits & bit))
+    if (HAK_UNLIKELY(b->bits & bit))
         hak_misuse(HAK_DOUBLE_FREE, p, cls);
-    hak_store_relaxed(&s->free_bits[w], bits | bit);
-    if (w < s->first_word)
-        s->first_word = (uint8_t)w;
-    hak_count_owner(&s->free_blocks, (uint16_t)1);
+    b->bits |= bit;
+    b->blocks++;
+}
+
+/* One block alone. */
+static inline void hak_slab_put_owner(struct hak_slab *s, unsigned cls, const void *p)
+{
+    struct hak_slab_batch b = {.slab = s};
+    hak_slab_batch_put_owner(&b, cls, p);
+    hak_slab_batch_end_owner(&b);
 }
 
 /* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox
  * flag is the caller's. */
 unsigned hak_slab_collect_owner(struct hak_slab *s);
+
+/* Gives the pages in which no block is in use back to the system; they stay mapped, and blocks in
+ * them free. Returns the bytes; 0 also if nothing has become free since the last time. */
+size_t hak_slab_purge_owner(struct hak_slab *s);
 
 /* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold.
  */

@@ -3,7 +3,7 @@
  * space: memory for heaps and bins. Powers of two from 64 bytes, kept in lists when freed, carved
  * from chunks of their own, far from the window: a program that runs over the end of a block does
  * not meet them. See space.h. */
-#include "space/space.h"
+#include "space/failure.h"
 
 #define META_SMALLEST_SHIFT 6
 #define META_LISTS 24
@@ -31,8 +31,11 @@ static void *meta_carve_locked(size_t bytes)
     if (meta.chunk_left_bytes < bytes) {
         void *fresh;
         size_t chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
-        if (hak_os_map(chunk_bytes, &fresh) != 0)
+        int error = hak_os_map(chunk_bytes, &fresh);
+        if (error != 0) {
+            hak_refused(HAK_FAILURE_MAP, error, "records");
             return NULL;
+        }
         meta.chunk = fresh; /* what was left of the old one is given up: less than one request */
         meta.chunk_left_bytes = chunk_bytes;
     }
@@ -65,6 +68,11 @@ void hak_meta_free(void *p, size_t bytes)
     f->next = meta.lists[list];
     meta.lists[list] = f;
     hak_unlock(&meta.lock);
+}
+
+void hak_meta_add_lock_counts(struct hak_lock_counts *sum)
+{
+    hak_lock_add_counts(&meta.lock, sum);
 }
 
 void hak_meta_fork_child(void)

@@ -48,8 +48,9 @@ struct hak_space {           /* all but slots written once, at the start */
 };
 /* 64 superslabs' worth of what is found bit by bit. */
 struct hak_space_group {
-    _Atomic(uint64_t) taken; /* written under the space lock */
-    _Atomic(uint64_t) avail; /* superslabs that may have a free slot; the pool's, lock-free */
+    _Atomic(uint64_t) taken;   /* written under the space lock */
+    _Atomic(uint64_t) avail;   /* superslabs that may have a free slot; the pool's, lock-free */
+    _Atomic(uint64_t) retired; /* the pool's, written under its lock */
 };
 
 extern HAK_HIDDEN struct hak_space hak_space;
@@ -75,6 +76,9 @@ size_t hak_space_high_water(void);
 /* Bytes of the arrays mapped so far. */
 size_t hak_space_meta_bytes(void);
 bool hak_space_is_taken(size_t superslab);
+/* How often the locks of the window and of the records were taken. */
+void hak_space_add_lock_counts(struct hak_lock_counts *sum);
+void hak_meta_add_lock_counts(struct hak_lock_counts *sum);
 
 /* In the child of a fork: makes good what another thread was changing. See heap/start.c. */
 void hak_space_fork_child(void);

@@ -2,7 +2,8 @@
  *
  * space: choosing the window, taking and giving ranges of it, growing the arrays beside it. One
  * lock, taken when memory is mapped or unmapped, never on the way of a block. See space.h. */
-#include "space/space.h"
+#include "os/trace.h"
+#include "space/failure.h"
 
 #include <errno.h>
 
@@ -149,7 +150,7 @@ int hak_space_start(void)
             return 0;
     }
     hak_store_relaxed(&hak_space.slots, (size_t)0);
-    return error;
+    return hak_refused(HAK_FAILURE_MAP, error, "start");
 }
 
 bool hak_space_is_taken(size_t superslab)
@@ -159,6 +160,8 @@ bool hak_space_is_taken(size_t superslab)
 
 static void window_mark_locked(size_t first, size_t count, bool taken)
 {
+    HAK_TRACE(HAK_TRACE_REGISTRY, "event", taken ? "take" : "give", {"superslab", first},
+              {"count", count});
     for (size_t s = first; s < first + count; s++) {
         _Atomic(uint64_t) *word = &hak_space_groups()[s / 64].taken;
         uint64_t bit = 1ull << (s % 64);
@@ -208,8 +211,10 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
     size_t from = window.lowest_free;
     for (size_t skip = 1;; skip *= 2) {
         size_t at = window_find_locked(from, count, align);
-        if (at == SIZE_MAX)
+        if (at == SIZE_MAX) {
+            hak_refused(HAK_FAILURE_EXHAUSTION, ENOSPC, "fresh");
             return ENOMEM;
+        }
         int error = window_cover_locked(at + count, with_meta);
         if (error == 0)
             error = hak_os_map_at(hak_superslab_address(at), bytes);
@@ -218,7 +223,7 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
             return 0;
         }
         if (error != EEXIST)
-            return error;
+            return hak_refused(HAK_FAILURE_MAP, error, "fresh");
         from =
             at + skip; /* somebody else's mapping is in the way: step over it, further each time */
     }
@@ -226,8 +231,10 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
 
 int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
 {
-    if (count > window.superslabs)
+    if (count > window.superslabs) {
+        hak_refused(HAK_FAILURE_EXHAUSTION, ENOSPC, "fresh");
         return ENOMEM;
+    }
     hak_lock(&window.lock);
     int error = window_take_locked(count, align, bytes, with_meta, first);
     if (error == 0) {
@@ -270,6 +277,11 @@ int hak_space_need_meta(size_t limit)
     int error = window_grow_area_locked(AREA_META, limit);
     hak_unlock(&window.lock);
     return error;
+}
+
+void hak_space_add_lock_counts(struct hak_lock_counts *sum)
+{
+    hak_lock_add_counts(&window.lock, sum);
 }
 
 void hak_space_fork_child(void)

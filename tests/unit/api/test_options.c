@@ -63,13 +63,13 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     (void)state;
     assert_string_equal(
         read_options("HAKMEM_SUPERSLAB_MAX_CACHED=17", "HAKMEM_SUPERSLAB_TTL_SEC=3"), "");
-    assert_int_equal(hak_pool.config.retired_max_count, 17);
-    assert_int_equal(hak_pool.config.retired_max_age_ns, 3000000000u);
+    assert_int_equal(hak_pool.config.max_count, 17);
+    assert_int_equal(hak_pool.config.max_age_ns, 3000000000u);
     assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_MEMORY_MB=64", NULL), "");
-    assert_int_equal(hak_pool.config.retired_max_bytes, 64u << 20);
-    assert_int_equal(hak_pool.config.retired_max_count, 17);
+    assert_int_equal(hak_pool.config.max_bytes, 64u << 20);
+    assert_int_equal(hak_pool.config.max_count, 17);
     assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_CACHED=2k", NULL), "");
-    assert_int_equal(hak_pool.config.retired_max_count, 2048);
+    assert_int_equal(hak_pool.config.max_count, 2048);
 }
 
 static void a_list_sets_several(void **state)

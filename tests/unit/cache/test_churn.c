@@ -189,10 +189,45 @@ static void refusals_amid_many_threads_lose_nothing(void **state)
     assert_nothing_held();
 }
 
+/* The load moves from class to class while as many bytes as ever are live: slots go with it. */
+static void slots_follow_a_load_that_moves_between_classes(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 6000, PHASES = 24, WARM_UP = 8 };
+    static char *p[BLOCKS];
+    static const size_t sizes[] = {1024, 2048, 512, 1536};
+    start();
+    struct hak_heap *heap = open_thread();
+    struct hak_pool_stats before, after;
+    memset(p, 0, sizeof p);
+    for (unsigned phase = 0; phase < PHASES; phase++) {
+        if (phase == WARM_UP)
+            hak_pool_stats(&before);
+        for (unsigned i = 0; i < BLOCKS; i++) { /* the oldest goes, a new one comes */
+            if (p[i] != NULL)
+                release(heap, p[i]);
+            p[i] = allocate(heap, hak_class_of(sizes[phase % UNIT_COUNT(sizes)]));
+        }
+    }
+    hak_pool_stats(&after);
+    uint64_t all = 0;
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++)
+        all += after.acquired[stage] - before.acquired[stage];
+    uint64_t reused = 0;
+    for (enum hak_stage stage = HAK_STAGE_ADOPT; stage <= HAK_STAGE_EMPTY; stage++)
+        reused += after.acquired[stage] - before.acquired[stage];
+    CHECK(all > 1000 && reused * 10 > all * 7, "%lu of %lu slots were in use before", reused, all);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        release(heap, p[i]);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_hundred_threads_lose_nothing_and_leave_nothing),
     cmocka_unit_test(blocks_streamed_from_thread_to_thread_all_come_back),
     cmocka_unit_test(the_heaps_of_running_threads_can_be_walked),
     cmocka_unit_test(refusals_amid_many_threads_lose_nothing),
+    cmocka_unit_test(slots_follow_a_load_that_moves_between_classes),
 };
 UNIT_MAIN(tests)

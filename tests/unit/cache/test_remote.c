@@ -257,6 +257,69 @@ static void a_remote_free_of_a_pointer_into_a_block_is_refused_at_once(void **st
     assert_dies(call_release, allocate(owner, 6) + 16, "points into a block");
 }
 
+/* --- owners that sleep --- */
+
+static void whoever_frees_many_blocks_of_a_sleeping_owner_collects_for_it(void **state)
+{
+    (void)state;
+    start_two();
+    unsigned cls = hak_class_of(4096); /* 16 blocks a slab */
+    static char *mine[64 * 16];
+    for (size_t i = 0; i < UNIT_COUNT(mine); i++)
+        mine[i] = allocate(owner, cls);
+    size_t held = usage().class_slabs[cls];
+    assert_true(held >= 64);
+    for (size_t i = 0; i < UNIT_COUNT(mine); i++) {
+        release(other, mine[i]);
+        size_t live = UNIT_COUNT(mine) - i;
+        CHECK(usage().class_slabs[cls] <= live / 16 + 24, "%zu slabs with %zu blocks live",
+              usage().class_slabs[cls], live);
+    }
+    assert_true(counted(&other->stats.collected_for_others) > 0);
+    verify_heaps();
+    hak_cache_flush(other);
+    hak_cache_flush(owner);
+    assert_nothing_held();
+}
+
+static void nobody_collects_for_an_owner_that_is_at_it(void **state)
+{
+    (void)state;
+    start_two();
+    unsigned cls = hak_class_of(4096);
+    static char *mine[64 * 16];
+    for (size_t i = 0; i < UNIT_COUNT(mine); i++)
+        mine[i] = allocate(owner, cls);
+    hak_lock(&owner->lock);
+    for (size_t i = 0; i < UNIT_COUNT(mine); i++)
+        release(other, mine[i]);
+    hak_cache_flush(other);
+    assert_int_equal(counted(&other->stats.collected_for_others), 0);
+    hak_unlock(&owner->lock);
+    hak_cache_flush(owner);
+    assert_nothing_held();
+}
+
+static void the_tick_collects_for_everybody(void **state)
+{
+    (void)state;
+    start_two();
+    fake_os_set_time_ns(1000000000u);
+    hak_cache_tick_any();
+    allocate_many(owner, 9, 10);
+    release_many(other, 9, 10);
+    hak_outbox_flush(other);
+    assert_non_null(hak_load_relaxed(&owner->inbox));
+    hak_cache_tick_any();
+    assert_non_null(hak_load_relaxed(&owner->inbox)); /* not so soon again */
+    fake_os_set_time_ns(2000000000u);
+    hak_cache_tick_any();
+    assert_null(hak_load_relaxed(&owner->inbox));
+    assert_int_equal(counted(&owner->stats.collected_blocks), 10);
+    hak_cache_flush(owner);
+    assert_nothing_held();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_remote_free_comes_back_to_its_live_owner),
     cmocka_unit_test(a_remote_free_comes_back_to_the_slab_of_an_ended_owner),
@@ -270,5 +333,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_second_remote_free_after_the_first_was_sent_is_a_double_free),
     cmocka_unit_test(a_remote_free_of_what_its_owner_has_freed_is_a_double_free),
     cmocka_unit_test(a_remote_free_of_a_pointer_into_a_block_is_refused_at_once),
+    cmocka_unit_test(whoever_frees_many_blocks_of_a_sleeping_owner_collects_for_it),
+    cmocka_unit_test(nobody_collects_for_an_owner_that_is_at_it),
+    cmocka_unit_test(the_tick_collects_for_everybody),
 };
 UNIT_MAIN(tests)

@@ -228,11 +228,28 @@ static void a_heap_that_was_being_changed_is_given_up(void **state)
     assert_ptr_not_equal(hak_orphans, orphans);
     assert_true(hak_try_lock(&lost->lock));
     hak_unlock(&lost->lock);
+    assert_false(hak_cache_fork_child(mine)); /* the child forks again: given up is given up */
 
     release(mine, allocate(mine, cls));
     assert_ptr_equal(hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(live), hak_class(cls))->owner),
                      lost);
     assert_int_equal(counted(&mine->stats.adopted_slabs), 0);
+}
+
+static void hold_lock(unsigned index, void *heap)
+{
+    (void)index;
+    hak_lock(&((struct hak_heap *)heap)->lock);
+}
+
+static void a_heap_for_which_another_thread_was_collecting_is_given_up(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    unit_in_threads(1, hold_lock, mine); /* that thread stayed behind */
+    assert_true(hak_cache_fork_child(mine));
+    assert_false(hak_load_relaxed(&mine->in_use));
 }
 
 static void a_heap_that_its_own_signal_handler_left_is_given_up(void **state)
@@ -257,6 +274,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(usage_adds_up_to_what_is_held),
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
     cmocka_unit_test(a_heap_that_was_being_changed_is_given_up),
+    cmocka_unit_test(a_heap_for_which_another_thread_was_collecting_is_given_up),
     cmocka_unit_test(a_heap_that_its_own_signal_handler_left_is_given_up),
 };
 UNIT_MAIN(tests)

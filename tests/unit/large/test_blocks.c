@@ -19,12 +19,53 @@ static void blocks_hold_what_was_asked_for_in_whole_slots(void **state)
         CHECK(p != NULL && zero, "%zu bytes", sizes[i]);
         CHECK(usable(p) >= sizes[i] && usable(p) < sizes[i] + HAK_SLOT_BYTES, "%zu: %zu usable",
               sizes[i], usable(p));
-        assert_int_equal(usable(p) % HAK_SLOT_BYTES, 0);
+        assert_int_equal(((uintptr_t)p + usable(p)) % HAK_SLOT_BYTES, 0);
         p[0] = 1;
         p[sizes[i] - 1] = 1;
         p[usable(p) - 1] = 1;
         uint32_t kind = hak_map_lookup(p);
         assert_true(kind == (sizes[i] <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE));
+    }
+}
+
+static void blocks_that_leave_room_begin_at_different_cache_sets(void **state)
+{
+    (void)state;
+    start();
+    uint64_t lines = 0;
+    for (unsigned i = 0; i < 64; i++) {
+        char *p = allocate(200 * KIB);
+        assert_int_equal((uintptr_t)p % HAK_CACHE_LINE, 0);
+        lines |= 1ull << ((uintptr_t)p % HAK_PAGE_BYTES / HAK_CACHE_LINE);
+        assert_false(release(p + HAK_CACHE_LINE));
+        assert_int_equal(usable(p - HAK_CACHE_LINE), 0);
+        if (i % 3 == 0)
+            assert_true(release(p));
+    }
+    assert_int_equal(lines, UINT64_MAX);
+    assert_int_equal((uintptr_t)allocate(256 * KIB) % HAK_SLOT_BYTES, 0); /* no room */
+    bool zero;
+    assert_int_equal((uintptr_t)hak_large_alloc(200 * KIB, 4096, &zero) % 4096, 0);
+}
+
+static void a_block_that_begins_late_is_resized_like_any_other(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned i = 0; i < 10; i++) {
+        size_t bytes = 300 * KIB + i * 1000;
+        char *p = allocate(bytes);
+        memset(p, (int)i + 1, bytes);
+        for (size_t to = bytes + 1; to < 5 * MIB; to += to / 3) {
+            p = resize(p, to);
+            assert_non_null(p);
+            assert_true(usable(p) >= to);
+            for (size_t at = 0; at < bytes; at += 1000)
+                assert_int_equal(p[at], i + 1);
+            assert_int_equal(p[bytes - 1], i + 1);
+            p[to - 1] = 1;
+        }
+        assert_true(release(p));
     }
 }
 
@@ -161,7 +202,7 @@ static void refusals_give_null_and_leave_nothing_mapped(void **state)
                 assert_true(release(p));
             else
                 CHECK(window_bytes() == before, "%zu bytes, refused from call %u on", sizes[i], k);
-            hak_large_trim();
+            hak_pool_trim();
         }
     }
     assert_non_null(allocate(5 * MIB));
@@ -169,6 +210,8 @@ static void refusals_give_null_and_leave_nothing_mapped(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_hold_what_was_asked_for_in_whole_slots),
+    cmocka_unit_test(blocks_that_leave_room_begin_at_different_cache_sets),
+    cmocka_unit_test(a_block_that_begins_late_is_resized_like_any_other),
     cmocka_unit_test(blocks_do_not_overlap),
     cmocka_unit_test(alignments_to_1_gib_are_kept),
     cmocka_unit_test(an_aligned_block_from_the_cache_is_aligned),

@@ -117,7 +117,7 @@ static void a_huge_block_grows_in_place_where_the_addresses_are_free(void **stat
     assert_true(is_filled(p, 4 * MIB, 5));
     assert_int_equal(large_stats().moved_pages_calls, 0);
     assert_true(release(p));
-    hak_large_trim();
+    hak_pool_trim();
     assert_int_equal(window_bytes(), 0);
 }
 
@@ -139,7 +139,7 @@ static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
     assert_int_equal(large_stats().huge_blocks, 2);
     assert_int_equal(window_bytes(), 11 * MIB);
     assert_int_equal(hak_map_lookup(p), 0);
-    hak_large_trim();
+    hak_pool_trim();
     char *again = allocate(4 * MIB); /* the addresses are free again */
     assert_ptr_equal(again, p);
     assert_true(is_zero(again, 4 * MIB));
@@ -269,7 +269,7 @@ static void a_huge_block_that_cannot_be_cut_stays_as_large_as_it_was(void **stat
     assert_int_equal(usable(p), 16 * MIB);
     assert_true(is_filled(p, 16 * MIB, 3));
     assert_true(release(p));
-    hak_large_trim();
+    hak_pool_trim();
     assert_int_equal(window_bytes(), 0);
 }
 

@@ -92,13 +92,13 @@ static void run_threads(unsigned rounds, unsigned longest, struct hak_pool_confi
 static void two_threads_never_own_the_same_slot(void **state)
 {
     (void)state;
-    run_threads(8000, 3, (struct hak_pool_config){4, 0, SECOND_NS});
+    run_threads(8000, 3, (struct hak_pool_config){4, 0, SECOND_NS, SIZE_MAX});
 }
 
 static void two_threads_never_own_the_same_slot_while_superslabs_come_and_go(void **state)
 {
     (void)state;
-    run_threads(4000, 5, (struct hak_pool_config){1, 0, 0});
+    run_threads(4000, 5, (struct hak_pool_config){1, 0, 0, SIZE_MAX});
     assert_true(stats().unmapped_superslabs > 0);
 }
 
@@ -106,7 +106,7 @@ static void two_threads_never_own_the_same_slot_when_nothing_can_be_unmapped(voi
 {
     (void)state;
     fake_os_fail_from(FAKE_UNMAP, 1, ENOMEM);
-    run_threads(4000, 4, (struct hak_pool_config){0, 0, 0});
+    run_threads(4000, 4, (struct hak_pool_config){0, 0, 0, SIZE_MAX});
 }
 
 /* Some acquires fail; none of them leaves anything behind. */
@@ -130,7 +130,7 @@ static void refusals_amid_many_threads_leave_the_pool_sound(void **state)
 {
     (void)state;
     start();
-    hak_pool_configure(&(struct hak_pool_config){1, 0, 0});
+    hak_pool_configure(&(struct hak_pool_config){1, 0, 0, SIZE_MAX});
     unit_in_threads(THREADS, acquire_under_refusals, NULL);
     fake_os_fail_nothing();
     assert_int_equal(verify_pool(), 0);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pool: superslabs from the system, in growing steps. One thread at a time. See pool.h. */
+#include "pool/pool_internal.h"
+#include "space/failure.h"
+
+#include <errno.h>
+
+/* The first superslab is mapped in steps, so that a small program neither holds 2 MiB of address
+ * space and commit charge that it will not use nor fails to start under a small limit. Later, an
+ * eighth of what is mapped at once, or a thirty-second for slots that may not be used up. */
+#define GROW_FIRST_STEP_SLOTS 8u
+#define GROW_MOST_SUPERSLABS ((size_t)16)
+
+void hak_pool_set_limit(size_t superslabs)
+{
+    hak_store_relaxed(&hak_pool.limit_superslabs, superslabs);
+}
+
+static bool grow_try_reserve(size_t superslabs)
+{
+    size_t most = hak_load_relaxed(&hak_pool.limit_superslabs);
+    size_t now = hak_load_relaxed(&hak_pool.mapped_now);
+    do {
+        if (most != 0 && now + superslabs > most)
+            return false;
+    } while (!hak_cas_relaxed(&hak_pool.mapped_now, &now, now + superslabs));
+    return true;
+}
+
+int hak_pool_reserve(size_t superslabs)
+{
+    if (grow_try_reserve(superslabs))
+        return 0;
+    if (hak_load_relaxed(&hak_pool.retired_now) != 0 && hak_pool_trim() != 0 &&
+        grow_try_reserve(superslabs))
+        return 0;
+    return hak_refused(HAK_FAILURE_EXHAUSTION, ENOMEM, "fresh");
+}
+
+int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, size_t *first)
+{
+    int error = hak_pool_reserve(superslabs);
+    if (error != 0)
+        return error;
+    error = hak_space_take(superslabs, align, bytes, with_meta, first);
+    if (error != 0)
+        hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
+    return error;
+}
+
+/* Claims the first `count` slots of a superslab that nobody else knows yet, and offers the rest.
+ * `mapped` of its slots are there. */
+static void grow_publish(size_t superslab, unsigned mapped, unsigned count)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    uint32_t missing = ~hak_low_bits32(mapped);
+    uint64_t taken = hak_low_bits32(count);
+    hak_store_relaxed(&s->missing, missing);
+    /* ORDER: [slot-state] the superslab's memory is mapped */
+    hak_store_release(&s->state, taken | missing | (taken << 32));
+    if (count < mapped)
+        hak_pool_offer(superslab);
+}
+
+/* Maps the slots of a superslab that was begun up to `end`, claims those in `taken`, and offers the
+ * others. */
+static int grow_map_to_locked(size_t superslab, unsigned end, uint32_t taken)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    unsigned have = hak_ctz64(hak_load_relaxed(&s->missing));
+    char *from = hak_superslab_address(superslab) + have * HAK_SLOT_BYTES;
+    int error = hak_os_map_at(from, (end - have) * HAK_SLOT_BYTES);
+    if (error != 0)
+        return hak_refused(HAK_FAILURE_MAP, error, "fresh");
+    uint32_t fresh = hak_low_bits32(end) & ~hak_low_bits32(have);
+    hak_store_relaxed(&s->missing, ~hak_low_bits32(end));
+    hak_or_relaxed(&s->state, (uint64_t)taken << 32);
+    hak_and_seq_cst(&s->state, ~(uint64_t)(fresh & ~taken)); /* ORDER: [slot-state] */
+    hak_pool_offer(superslab);
+    return 0;
+}
+
+/* Maps more of a superslab that was begun. */
+static int grow_extend_locked(size_t superslab, unsigned count, unsigned align, size_t *slot)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    unsigned have = hak_ctz64(hak_load_relaxed(&s->missing));
+    unsigned at = (unsigned)hak_round_up(have, align);
+    if (at + count > HAK_SLOTS)
+        return ENOMEM;
+    unsigned end = (unsigned)hak_min(HAK_SLOTS, hak_round_up(at + count, GROW_FIRST_STEP_SLOTS));
+    *slot = superslab * HAK_SLOTS + at;
+    return grow_map_to_locked(superslab, end, hak_low_bits32(count) << at);
+}
+
+/* Maps more of one of the superslabs that were begun; usually there is one at most. */
+static bool grow_try_partial_locked(unsigned count, unsigned align, size_t *slot)
+{
+    for (uint32_t *link = &hak_pool.partial; *link != 0; link = &hak_superslab(*link - 1)->older) {
+        struct hak_superslab *s = hak_superslab(*link - 1);
+        if (grow_extend_locked(*link - 1, count, align, slot) != 0)
+            continue;
+        if (hak_load_relaxed(&s->missing) == 0)
+            *link = s->older;
+        return true;
+    }
+    return false;
+}
+
+/* No superslab more is to be had: what lacks of those that were begun, whose slots that are there
+ * may be too few for a long run. */
+static bool grow_complete_locked(void)
+{
+    bool more = false;
+    while (hak_pool.partial != 0) {
+        uint32_t link = hak_pool.partial; /* out of the list first: once it is whole, others may */
+        hak_pool.partial = hak_superslab(link - 1)->older; /* retire it, and link it there */
+        if (grow_map_to_locked(link - 1, HAK_SLOTS, 0) != 0) {
+            hak_pool.partial = link;
+            break;
+        }
+        more = true;
+    }
+    return more;
+}
+
+/* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped.
+ */
+static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, bool dense,
+                            size_t *slot)
+{
+    size_t first;
+    size_t bytes = (superslabs - 1) * HAK_SUPERSLAB_BYTES + slots * HAK_SLOT_BYTES;
+    dense = dense && slots == HAK_SLOTS &&
+            pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) -
+                                  hak_load_relaxed(&hak_pool.whole_now));
+    int error = hak_pool_map(superslabs, 1, bytes, true, &first);
+    if (error != 0)
+        return error;
+    if (dense)
+        hak_os_advise_huge_pages(hak_superslab_address(first), bytes);
+    for (size_t i = 0; i < superslabs; i++)
+        hak_store_relaxed(&hak_superslab(first + i)->dense, dense);
+    hak_add_relaxed(&hak_pool.mapped_total, superslabs);
+    hak_retired_regret(superslabs * HAK_SLOTS);
+    if (slots < HAK_SLOTS) {
+        hak_superslab(first)->older = hak_pool.partial;
+        hak_pool.partial = (uint32_t)first + 1;
+    }
+    grow_publish(first, superslabs > 1 ? HAK_SLOTS : slots, count);
+    for (size_t i = 1; i < superslabs; i++)
+        grow_publish(first + i, HAK_SLOTS, 0);
+    *slot = first * HAK_SLOTS;
+    return 0;
+}
+
+static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
+{
+    /* Somebody may have grown the pool, or released, while this thread waited for the lock. */
+    if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+        return 0;
+    *zero = true;
+    if (grow_try_partial_locked(count, align, slot))
+        return 0;
+    size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
+    size_t step = hak_min(mapped / (dense ? 8 : 32), GROW_MOST_SUPERSLABS);
+    unsigned first_step = (unsigned)hak_round_up(count, GROW_FIRST_STEP_SLOTS);
+    int error = ENOMEM;
+    if (step > 1)
+        error = grow_take_locked(step, HAK_SLOTS, count, dense, slot);
+    if (error != 0 && mapped > 0)
+        error = grow_take_locked(1, HAK_SLOTS, count, dense, slot);
+    if (error != 0)
+        error = grow_take_locked(1, first_step, count, dense, slot);
+    if (error != 0 && count < first_step)
+        error = grow_take_locked(1, count, count, dense, slot);
+    if (error != 0 && grow_complete_locked() &&
+        hak_pool_try_in_use(count, align, dense, false, slot, zero))
+        return 0;
+    return error;
+}
+
+int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
+{
+    hak_lock(&hak_pool.grow_lock);
+    int error = grow_locked(count, align, dense, slot, zero);
+    hak_unlock(&hak_pool.grow_lock);
+    return error;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pool: what is kept although nobody uses it, how much that may be, and how it goes back.
+ *
+ * - Retired superslabs: mapped, all 32 slots claimed; one list, newest first, and a bit each beside
+ *   the window, in which runs of neighbours are found. Runs of slots, slabs and huge blocks all
+ * take from them.
+ * - EMPTY slots of superslabs in which other slots are in use.
+ *
+ * Both together may be an eighth of what is in use, at least 4 MiB, and what experience adds to
+ * that: memory that was given back for the limit's sake and is wanted again within two seconds was
+ * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (16
+ * MiB at least); memory that grew old unused was kept wrongly, and the limit falls by as much. What
+ * is over the limit goes back at once, whole superslabs first, the oldest first; then EMPTY slots,
+ * from the highest address down (slots are acquired from the lowest up). The rest goes when it is
+ * older than the configured age (EMPTY slots: four times that), at the next tick.
+ *
+ * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
+ * See pool.h. */
+#include "os/trace.h"
+#include "pool/pool_internal.h"
+
+#define KEPT_MIN_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
+#define KEPT_SHARE 8
+#define EXTRA_SHARE 4
+#define EXTRA_MIN_SLOTS ((size_t)(16 << 20) / HAK_SLOT_BYTES)
+#define REGRET_NS 2000000000u
+#define EMPTY_AGE_FACTOR 4 /* a slot in use again costs less than a superslab in use again */
+#define TICKS_IN_AGE 4
+
+void hak_pool_configure(const struct hak_pool_config *config)
+{
+    hak_store_relaxed(&hak_pool.config.max_count, config->retired_max_count);
+    hak_store_relaxed(&hak_pool.config.max_bytes, config->retired_max_bytes);
+    hak_store_relaxed(&hak_pool.config.max_age_ns, config->retired_max_age_ns);
+    hak_store_relaxed(&hak_pool.config.huge_pages_from_bytes, config->huge_pages_from_bytes);
+}
+
+/* --- the limit --- */
+
+static size_t kept_slots(void)
+{
+    return hak_load_relaxed(&hak_pool.retired_now) * HAK_SLOTS +
+           hak_load_relaxed(&hak_pool.empty_now);
+}
+
+static size_t kept_in_use_slots(void)
+{
+    size_t mapped = hak_load_relaxed(&hak_pool.mapped_now) * HAK_SLOTS;
+    return mapped - hak_min(mapped, kept_slots());
+}
+
+/* Superslabs that may be kept, prewarmed ones on top of what was configured. */
+static size_t kept_most(void)
+{
+    return hak_load_relaxed(&hak_pool.config.max_count) + hak_load_relaxed(&hak_pool.prewarmed);
+}
+
+size_t hak_retired_budget_slots(void)
+{
+    size_t prewarmed = hak_load_relaxed(&hak_pool.prewarmed) * HAK_SLOTS;
+    size_t max_bytes = hak_load_relaxed(&hak_pool.config.max_bytes);
+    if (max_bytes != 0)
+        return max_bytes / HAK_SLOT_BYTES + prewarmed;
+    return hak_max(KEPT_MIN_SLOTS, kept_in_use_slots() / KEPT_SHARE) +
+           hak_load_relaxed(&hak_pool.extra_slots) + prewarmed;
+}
+
+size_t hak_retired_room(void)
+{
+    return hak_min(hak_retired_budget_slots() / HAK_SLOTS, kept_most());
+}
+
+/* Takes up to `slots` off a counter that others may lower too. Returns how many. */
+static size_t kept_lower(_Atomic(size_t) *counter, size_t slots)
+{
+    size_t now = hak_load_relaxed(counter);
+    size_t taken;
+    do {
+        taken = hak_min(now, slots);
+    } while (taken != 0 && !hak_cas_relaxed(counter, &now, now - taken));
+    return taken;
+}
+
+void hak_retired_evicted(size_t slots)
+{
+    hak_store_relaxed(&hak_pool.evicted_ns, hak_os_now_ns());
+    hak_add_relaxed(&hak_pool.evicted_slots, slots);
+}
+
+void hak_retired_regret(size_t slots)
+{
+    if (hak_load_relaxed(&hak_pool.evicted_slots) == 0)
+        return;
+    if (hak_os_now_ns() - hak_load_relaxed(&hak_pool.evicted_ns) > REGRET_NS) {
+        hak_store_relaxed(&hak_pool.evicted_slots, (size_t)0);
+        return;
+    }
+    size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
+    size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
+    extra += kept_lower(&hak_pool.evicted_slots, slots);
+    hak_store_relaxed(&hak_pool.most_in_use_slots, most); /* of two threads one may get lost: a */
+    hak_store_relaxed(&hak_pool.extra_slots,
+                      hak_min(extra, hak_max(EXTRA_MIN_SLOTS, most / EXTRA_SHARE))); /* hint */
+}
+
+/* --- the list --- */
+
+static _Atomic(uint64_t) *retired_word(size_t superslab)
+{
+    return &hak_space_groups()[superslab / 64].retired;
+}
+
+static void retired_link_locked(size_t superslab, uint64_t now)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    hak_store_relaxed(&s->released_ns, now);
+    s->newer = 0;
+    s->older = hak_pool.newest;
+    if (hak_pool.newest != 0)
+        hak_superslab(hak_pool.newest - 1)->newer = (uint32_t)superslab + 1;
+    else
+        hak_pool.oldest = (uint32_t)superslab + 1;
+    hak_pool.newest = (uint32_t)superslab + 1;
+    hak_count_owner(retired_word(superslab), 1ull << (superslab % 64));
+    hak_count_owner(&hak_pool.retired_now, (size_t)1);
+}
+
+static void retired_unlink_locked(size_t superslab)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    if (s->newer != 0)
+        hak_superslab(s->newer - 1)->older = s->older;
+    else
+        hak_pool.newest = s->older;
+    if (s->older != 0)
+        hak_superslab(s->older - 1)->newer = s->newer;
+    else
+        hak_pool.oldest = s->newer;
+    hak_count_owner(retired_word(superslab), -(1ull << (superslab % 64)));
+    hak_count_owner(&hak_pool.retired_now, (size_t)-1);
+}
+
+void hak_retired_put(size_t first, size_t superslabs)
+{
+    hak_retired_put_at(first, superslabs, hak_os_now_ns());
+}
+
+void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns)
+{
+    HAK_TRACE(HAK_TRACE_LRU, "event", "keep", {"superslab", first}, {"count", superslabs});
+    hak_lock(&hak_pool.retired_lock);
+    for (size_t i = superslabs; i-- > 0;)
+        retired_link_locked(first + i, time_ns);
+    hak_unlock(&hak_pool.retired_lock);
+    hak_add_relaxed(&hak_pool.retired_total, superslabs);
+    hak_pool_tick_any();
+    hak_retired_enforce();
+}
+
+bool hak_retired_try_take_newest(size_t *superslab)
+{
+    if (hak_load_relaxed(&hak_pool.retired_now) == 0)
+        return false;
+    hak_lock(&hak_pool.retired_lock);
+    bool found = hak_pool.newest != 0;
+    if (found) {
+        *superslab = hak_pool.newest - 1;
+        retired_unlink_locked(*superslab);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+    if (!found)
+        return false;
+    hak_add_relaxed(&hak_pool.revived_total, 1u);
+    HAK_TRACE(HAK_TRACE_LRU, "event", "reuse", {"superslab", *superslab}, {"count", 1});
+    return true;
+}
+
+/* The length of the run of retired superslabs that begins at `first`. */
+static size_t retired_run_locked(size_t first, size_t end)
+{
+    size_t at = first;
+    while (at < end) {
+        uint64_t gaps = ~hak_load_relaxed(retired_word(at)) >> (at % 64);
+        if (gaps != 0)
+            return hak_min(at + hak_ctz64(gaps), end) - first;
+        at += 64 - at % 64;
+    }
+    return end - first;
+}
+
+/* The first retired superslab at or after `from`; `end` if there is none. */
+static size_t retired_next_locked(size_t from, size_t end)
+{
+    while (from < end) {
+        uint64_t bits = hak_load_relaxed(retired_word(from)) >> (from % 64);
+        if (bits != 0)
+            return hak_min(from + hak_ctz64(bits), end);
+        from += 64 - from % 64;
+    }
+    return end;
+}
+
+/* The shortest run of at least `want`, else the longest. Returns its length. */
+static size_t retired_best_locked(size_t want, size_t *first)
+{
+    size_t best = 0;
+    size_t end = hak_space_high_water();
+    for (size_t at = retired_next_locked(0, end); at < end;) {
+        size_t run = retired_run_locked(at, end);
+        if (best < want ? run > best : run >= want && run < best) {
+            best = run;
+            *first = at;
+        }
+        at = retired_next_locked(at + run, end);
+    }
+    return best;
+}
+
+size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
+{
+    if (hak_load_relaxed(&hak_pool.retired_now) < least)
+        return 0;
+    hak_lock(&hak_pool.retired_lock);
+    size_t run = hak_min(retired_best_locked(want, first), want);
+    if (run < least)
+        run = 0;
+    for (size_t i = 0; i < run; i++)
+        retired_unlink_locked(*first + i);
+    hak_unlock(&hak_pool.retired_lock);
+    hak_add_relaxed(&hak_pool.revived_total, run);
+    return run;
+}
+
+/* --- back to the system --- */
+
+/* Takes the oldest superslab out, and neighbours that came with it, `most` at most. Returns how
+ * many. */
+static size_t retired_take_oldest(size_t most, uint64_t before_ns, size_t *first)
+{
+    hak_lock(&hak_pool.retired_lock);
+    size_t run = 0;
+    uint32_t oldest = hak_pool.oldest;
+    while (oldest != 0 && before_ns < POOL_NEVER_USED_NS &&
+           hak_load_relaxed(&hak_superslab(oldest - 1)->released_ns) == POOL_NEVER_USED_NS)
+        oldest = hak_superslab(oldest - 1)->newer;
+    if (oldest != 0 && most != 0) {
+        *first = oldest - 1;
+        uint64_t since = hak_load_relaxed(&hak_superslab(*first)->released_ns);
+        size_t end = *first + hak_min(hak_space_high_water() - *first, most);
+        size_t all = since < before_ns ? retired_run_locked(*first, end) : 0;
+        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
+            retired_unlink_locked(*first + run++);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+    return run;
+}
+
+/* The system is out of mappings: keeps the addresses, gives the pages back, offers the slots. */
+static void retired_keep_addresses(size_t superslab)
+{
+    bool clean = hak_os_purge(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES) == 0;
+    if (!clean)
+        hak_add_relaxed(&hak_pool.empty_now, (size_t)HAK_SLOTS);
+    /* ORDER: [slot-state] the purge is over */
+    hak_store_release(&hak_superslab(superslab)->state, clean ? 0 : (uint64_t)POOL_ALL << 32);
+    hak_pool_offer(superslab);
+}
+
+static size_t retired_unmap(size_t first, size_t superslabs)
+{
+    size_t bytes = superslabs * HAK_SUPERSLAB_BYTES;
+    HAK_TRACE(HAK_TRACE_LRU, "event", "unmap", {"superslab", first}, {"count", superslabs});
+    kept_lower(&hak_pool.moved_pieces, 1);
+    if (hak_os_unmap(hak_superslab_address(first), bytes) != 0) {
+        for (size_t i = 0; i < superslabs; i++)
+            retired_keep_addresses(first + i);
+        return 0;
+    }
+    hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
+    hak_add_relaxed(&hak_pool.unmapped_total, superslabs);
+    hak_space_give(first, superslabs);
+    return bytes;
+}
+
+/* Superslabs that are over a limit. */
+static size_t retired_excess(void)
+{
+    size_t now = hak_load_relaxed(&hak_pool.retired_now);
+    size_t budget = hak_retired_budget_slots();
+    size_t kept = kept_slots();
+    size_t over = kept > budget ? (kept - budget + HAK_SLOTS - 1) / HAK_SLOTS : 0;
+    size_t most = kept_most();
+    return hak_min(now, hak_max(over, now > most ? now - most : 0));
+}
+
+void hak_retired_enforce(void)
+{
+    size_t excess;
+    while ((excess = retired_excess()) != 0) {
+        size_t first;
+        size_t run = retired_take_oldest(excess, UINT64_MAX, &first);
+        if (run == 0)
+            break;
+        retired_unmap(first, run);
+        hak_retired_evicted(run * HAK_SLOTS);
+    }
+    size_t budget = hak_retired_budget_slots();
+    size_t empty = hak_load_relaxed(&hak_pool.empty_now);
+    if (empty > budget) /* a quarter more, so that this is not done for each slot */
+        hak_retired_evicted(hak_pool_purge_empty(empty - budget + budget / 4, UINT64_MAX));
+}
+
+void hak_pool_tick_any(void)
+{
+    uint64_t now = hak_os_now_ns();
+    uint64_t next = hak_load_relaxed(&hak_pool.next_tick_ns);
+    uint64_t age = hak_load_relaxed(&hak_pool.config.max_age_ns);
+    if (now < next || !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
+        return;
+    size_t first;
+    size_t run;
+    size_t aged = 0;
+    while ((run = retired_take_oldest(SIZE_MAX, now - hak_min(now, age), &first)) != 0) {
+        retired_unmap(first, run);
+        aged += run * HAK_SLOTS;
+    }
+    uint64_t empty_age = age * EMPTY_AGE_FACTOR;
+    aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
+    kept_lower(&hak_pool.extra_slots, aged);
+    if (aged != 0)
+        hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
+}
+
+/* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes
+ * them UNUSED. */
+static size_t purge_superslab(size_t superslab)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    uint64_t state = hak_load_relaxed(&s->state);
+    uint32_t empty;
+    do {
+        empty = ~pool_busy(state) & pool_dirty(state);
+        if (empty == 0)
+            return 0;
+    } while (!hak_cas_acq_rel(&s->state, &state, state | empty)); /* ORDER: [slot-state] */
+    size_t slots = 0;
+    for (uint32_t left = empty; left != 0;) {
+        unsigned at = hak_ctz64(left);
+        unsigned count = hak_ctz64(~((uint64_t)left >> at));
+        uint32_t run = hak_low_bits32(count) << at;
+        left &= ~run;
+        if (hak_os_purge(hak_slot_address(superslab * HAK_SLOTS + at), count * HAK_SLOT_BYTES) != 0)
+            continue;
+        hak_and_relaxed(&s->state, ~((uint64_t)run << 32));
+        slots += count;
+    }
+    hak_sub_relaxed(&hak_pool.empty_now, slots);
+    hak_add_relaxed(&hak_pool.purged_total, slots);
+    /* ORDER: [slot-state] the purge is over */
+    state = hak_and_seq_cst(&s->state, ~(uint64_t)empty) & ~(uint64_t)empty;
+    /* The last slot may have been released meanwhile. (Where the system refuses everything,
+     * retiring would lead back here.) */
+    if (slots != hak_popcount64(empty) || !hak_pool_try_retire(superslab, state))
+        hak_pool_offer(superslab);
+    return slots;
+}
+
+static bool pool_is_offered(size_t superslab)
+{
+    return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail) >> superslab % 64 & 1;
+}
+
+size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
+{
+    size_t purged = 0;
+    for (size_t i = hak_space_high_water(); i-- > 0 && purged < slots;) {
+        if (hak_load_relaxed(&hak_pool.empty_now) == 0)
+            break;
+        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail) == 0)
+            i -= i % 64; /* the whole group is full */
+        else if (pool_is_offered(i) && hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
+            purged += purge_superslab(i);
+    }
+    return purged;
+}
+
+size_t hak_pool_trim(void)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < hak_space_high_water(); i++)
+        if (pool_is_offered(i)) /* mapped ahead and never used, perhaps */
+            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
+    size_t first;
+    size_t run;
+    while ((run = retired_take_oldest(SIZE_MAX, UINT64_MAX, &first)) != 0)
+        bytes += retired_unmap(first, run);
+    return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX) * HAK_SLOT_BYTES;
+}
+
+void hak_pool_fork_child(void)
+{
+    if (hak_lock_recover(&hak_pool.grow_lock))
+        hak_pool.partial = 0;
+    if (!hak_lock_recover(&hak_pool.retired_lock))
+        return;
+    hak_pool.newest = hak_pool.oldest = 0;
+    hak_store_relaxed(&hak_pool.retired_now, (size_t)0);
+    for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
+        hak_store_relaxed(&hak_space_groups()[g].retired, (uint64_t)0);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pool: whole superslabs for huge blocks. They come from the retired superslabs if a run of those
+ * is long enough. If not, runs that are too short are moved together: superslabs are aligned to
+ * what one entry of the upper page table maps, so the kernel moves that entry (mremap) and not 512
+ * pages, which costs a hundredth of faulting them in anew. Only the rest comes from the system.
+ *
+ * Pieces that were moved are mappings that do not merge with their neighbours, so there is a limit
+ * to how many there may be. See pool.h. */
+#include "pool/pool_internal.h"
+
+#include <errno.h>
+
+#define MOVE_MOST_PIECES 16u      /* in a block; and none shorter than this part of it */
+#define MOVED_MOST ((size_t)1024) /* in all; the kernel's limit on mappings is 65530 by default */
+
+static size_t whole_superslabs(size_t bytes)
+{
+    return (bytes + HAK_SUPERSLAB_BYTES - 1) >> HAK_SUPERSLAB_SHIFT;
+}
+
+/* What hak_pool_reserve has counted as mapped is a huge block's. */
+static void whole_count_mapped(size_t superslabs)
+{
+    hak_add_relaxed(&hak_pool.whole_now, superslabs);
+    hak_add_relaxed(&hak_pool.mapped_total, superslabs);
+    hak_retired_regret(superslabs * HAK_SLOTS);
+}
+
+static void whole_count_unmapped(size_t superslabs)
+{
+    hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
+    hak_sub_relaxed(&hak_pool.whole_now, superslabs);
+    hak_add_relaxed(&hak_pool.unmapped_total, superslabs);
+}
+
+/* [dense]: a huge block may be used from end to end or here and there, and huge pages are a gain
+ * for the first and a waste for the second. What the program did with the last ones that it freed
+ * tells which to expect: of each a few pages are looked at (a call each), more of a larger one, in
+ * the first half, because what lies behind the bytes asked for may have been given back. After so
+ * many that were in memory huge pages are asked for; after one that was not, no longer. */
+#define DENSE_ENOUGH 8u
+#define DENSE_SAMPLES_MOST 4u
+#define DENSE_SAMPLE_BYTES ((size_t)4 << 20)
+
+static void whole_learn(const struct hak_whole *w)
+{
+    size_t samples = hak_min(1 + w->mapped_bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
+    for (size_t i = 0; i < samples; i++) {
+        size_t at = hak_round_down(w->mapped_bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
+        if (!hak_os_is_resident(hak_superslab_address(w->first) + at - HAK_PAGE_BYTES)) {
+            hak_store_relaxed(&hak_pool.dense_samples, 0u);
+            return;
+        }
+        if (hak_load_relaxed(&hak_pool.dense_samples) < DENSE_ENOUGH)
+            hak_add_relaxed(&hak_pool.dense_samples, 1u);
+    }
+}
+
+/* What is to be mapped from the superslab number `from` of the range on. */
+static void whole_advise(const struct hak_whole *w, size_t from)
+{
+    size_t skip = from * HAK_SUPERSLAB_BYTES;
+    if (pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)) &&
+        hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH && w->mapped_bytes > skip)
+        hak_os_advise_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
+}
+
+static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
+{
+    w->superslabs = whole_superslabs(bytes);
+    w->mapped_bytes = bytes;
+    int error = hak_pool_map(w->superslabs, align, bytes, false, &w->first);
+    if (error != 0)
+        return error;
+    whole_advise(w, 0);
+    whole_count_mapped(w->superslabs);
+    return 0;
+}
+
+static bool whole_may_move(void)
+{
+    return hak_load_relaxed(&hak_pool.retired_now) != 0 &&
+           hak_load_relaxed(&hak_pool.moved_pieces) < MOVED_MOST;
+}
+
+/* Moves retired superslabs to the front of a fresh range. Returns how many. */
+static size_t whole_move_in(const struct hak_whole *w)
+{
+    size_t have = 0;
+    size_t least = w->superslabs / MOVE_MOST_PIECES + 1;
+    while (have < w->superslabs && whole_may_move()) {
+        size_t from;
+        size_t want = w->superslabs - have;
+        size_t run = hak_retired_take_run(want, hak_min(least, want), &from);
+        if (run == 0)
+            break;
+        if (hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
+                        run * HAK_SUPERSLAB_BYTES, false) != 0) {
+            hak_retired_put(from, run); /* more than one mapping, to a kernel that moves only one */
+            break;
+        }
+        hak_space_give(from, run);
+        hak_add_relaxed(&hak_pool.moved_pieces, (size_t)1);
+        hak_add_relaxed(&hak_pool.moved_total, 1u);
+        have += run;
+    }
+    return have;
+}
+
+static int whole_take_moved(size_t bytes, struct hak_whole *w, bool *zero)
+{
+    w->superslabs = whole_superslabs(bytes);
+    w->mapped_bytes =
+        w->superslabs * HAK_SUPERSLAB_BYTES; /* what is moved in needs a mapping there */
+    int error = hak_pool_map(w->superslabs, 1, w->mapped_bytes, false, &w->first);
+    if (error != 0)
+        return error;
+    size_t moved = whole_move_in(w);
+    hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
+    hak_add_relaxed(&hak_pool.whole_now, moved);
+    whole_advise(w, moved);
+    whole_count_mapped(w->superslabs - moved);
+    *zero = moved == 0;
+    return 0;
+}
+
+int hak_whole_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole *w, bool *zero)
+{
+    size_t want = whole_superslabs(bytes);
+    *zero = true;
+    if (align > 1 || fresh_only)
+        return whole_take_fresh(bytes, align, w);
+    if (hak_retired_take_run(want, want, &w->first) != 0) {
+        w->superslabs = want;
+        w->mapped_bytes = want * HAK_SUPERSLAB_BYTES;
+        hak_add_relaxed(&hak_pool.whole_now, want);
+        *zero = false;
+        return 0;
+    }
+    if (whole_may_move() && whole_take_moved(bytes, w, zero) == 0)
+        return 0;
+    return whole_take_fresh(bytes, align, w);
+}
+
+/* What is not known to a record yet, or was: all slots of a superslab that lies in a huge block are
+ * claimed, so that whoever finds it by an old hint takes nothing from it. */
+static void whole_make_slots(size_t superslab)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        hak_store_relaxed(&s->label[i], (uint8_t)HAK_POOL_LABEL_RUN);
+    hak_store_relaxed(&s->missing, 0u);
+    hak_store_relaxed(&s->dense, false);
+    hak_store_relaxed(&s->state, UINT64_MAX);
+}
+
+static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes)
+{
+    if (superslabs == 0)
+        return;
+    whole_count_unmapped(superslabs);
+    if (hak_os_unmap(hak_superslab_address(first), mapped_bytes) == 0)
+        hak_space_give(first, superslabs);
+    else /* the system is out of mappings: the addresses are lost, the memory is not */
+        hak_os_purge(hak_superslab_address(first), mapped_bytes);
+}
+
+void hak_whole_be_exact(void)
+{
+    hak_store_relaxed(&hak_pool.exact, true);
+}
+
+bool hak_whole_is_exact(void)
+{
+    return hak_load_relaxed(&hak_pool.exact);
+}
+
+/* The last superslab may be mapped in part. */
+static bool whole_try_complete(const struct hak_whole *w)
+{
+    size_t missing = w->superslabs * HAK_SUPERSLAB_BYTES - w->mapped_bytes;
+    return missing == 0 ||
+           (!hak_whole_is_exact() &&
+            hak_os_map_at(hak_superslab_address(w->first) + w->mapped_bytes, missing) == 0);
+}
+
+void hak_whole_give(const struct hak_whole *w)
+{
+    whole_learn(w);
+    size_t room = hak_retired_room();
+    size_t keep = hak_min(w->superslabs, room);
+    if (keep == w->superslabs && !whole_try_complete(w))
+        keep--;
+    if (keep != 0 && hak_space_need_meta(w->first + keep) != 0)
+        keep = 0;
+    if (keep < w->superslabs) {
+        whole_unmap(w->first + keep, w->superslabs - keep,
+                    w->mapped_bytes - keep * HAK_SUPERSLAB_BYTES);
+        hak_retired_evicted((w->superslabs - keep) * HAK_SLOTS);
+    }
+    for (size_t i = 0; i < keep; i++)
+        whole_make_slots(w->first + i);
+    hak_sub_relaxed(&hak_pool.whole_now, keep);
+    if (keep != 0)
+        hak_retired_put(w->first, keep);
+}
+
+void hak_whole_unmap(const struct hak_whole *w)
+{
+    whole_unmap(w->first, w->superslabs, w->mapped_bytes);
+}
+
+bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
+{
+    size_t have = w->superslabs;
+    size_t need = hak_max(whole_superslabs(bytes), have);
+    if (hak_pool_reserve(need - have) != 0)
+        return false;
+    char *end = hak_superslab_address(w->first) + w->mapped_bytes;
+    bool taken = need == have || hak_space_try_take_at(w->first + have, need - have);
+    if (!taken || hak_os_map_at(end, bytes - w->mapped_bytes) != 0) {
+        if (taken && need > have)
+            hak_space_give(w->first + have, need - have);
+        hak_sub_relaxed(&hak_pool.mapped_now, need - have);
+        return false;
+    }
+    whole_count_mapped(need - have);
+    w->superslabs = need;
+    w->mapped_bytes = bytes;
+    return true;
+}
+
+bool hak_whole_try_cut(struct hak_whole *w, size_t bytes)
+{
+    size_t keep = whole_superslabs(bytes);
+    if (hak_os_unmap(hak_superslab_address(w->first) + bytes, w->mapped_bytes - bytes) != 0)
+        return false;
+    whole_count_unmapped(w->superslabs - keep);
+    hak_space_give(w->first + keep, w->superslabs - keep);
+    w->superslabs = keep;
+    w->mapped_bytes = bytes;
+    return true;
+}
+
+void hak_whole_moved_away(const struct hak_whole *w)
+{
+    whole_count_unmapped(w->superslabs);
+    hak_space_give(w->first, w->superslabs);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * space: the last failed allocations, in a ring under a lock of its own. See failure.h. */
+#include "space/failure.h"
+
+#include <errno.h>
+
+#define LIMITS_AGE_NS 1000000000u /* so that programs that fail in a loop do so fast */
+
+struct refusal {
+    enum hak_failure_reason reason;
+    int error; /* ENOSPC: the window is full; 0: nothing was said */
+    const char *stage;
+};
+
+struct failure {
+    struct refusal why;
+    size_t size_bytes, align_bytes;
+    unsigned kind;
+    uint64_t time_ns;
+    struct hak_os_limits limits; /* of HAK_FAILURE_MAP */
+};
+
+static __thread struct refusal failure_refusal;
+
+static struct {
+    struct hak_lock lock;
+    struct failure ring[HAK_FAILURES_KEPT];
+    size_t recorded;
+    _Atomic(uint64_t) counts[HAK_FAILURE_COUNT];
+    struct hak_os_limits limits;
+    uint64_t limits_until_ns;
+    _Atomic(bool) trace;
+    bool traced[HAK_FAILURE_COUNT];
+} failures;
+
+int hak_refused(enum hak_failure_reason reason, int error, const char *stage)
+{
+    failure_refusal = (struct refusal){reason, error, stage};
+    return error;
+}
+
+static const char *failure_error_name(int error)
+{
+    switch (error) {
+    case ENOMEM:
+        return "ENOMEM";
+    case EPERM:
+        return "EPERM";
+    case EINVAL:
+        return "EINVAL";
+    case EAGAIN:
+        return "EAGAIN";
+    default:
+        return "an unusual error";
+    }
+}
+
+static void failure_write_number(struct hak_text *text, const char *before, uint64_t value,
+                                 const char *after)
+{
+    if (value == UINT64_MAX) /* unknown, or unlimited */
+        return;
+    hak_text_string(text, before);
+    hak_text_decimal(text, value);
+    hak_text_string(text, after);
+}
+
+static void failure_write_reason(struct hak_text *text, const struct failure *f)
+{
+    if (f->why.reason == HAK_FAILURE_THRESHOLD) {
+        hak_text_string(text, "no block can be that large");
+    } else if (f->why.reason == HAK_FAILURE_EXHAUSTION) {
+        hak_text_string(text, f->why.error == ENOSPC ? "the window of addresses is full"
+                              : f->why.error != 0    ? "HAKMEM_LIMIT_MB is reached"
+                                                     : "the thread has no heap");
+    } else {
+        hak_text_string(text, "the system refused memory (");
+        hak_text_string(text, failure_error_name(f->why.error));
+        hak_text_string(text, ")");
+        const struct hak_os_limits *l = &f->limits;
+        bool limited = l->address_space_bytes != UINT64_MAX;
+        failure_write_number(text, "; RLIMIT_AS ", l->address_space_bytes, "");
+        failure_write_number(text, limited ? ", " : "; ", l->mappings, " mappings");
+        if (l->cgroup_max_bytes != UINT64_MAX)
+            failure_write_number(text, ", cgroup at ", l->cgroup_used_bytes, "");
+        failure_write_number(text, " of ", l->cgroup_max_bytes, "");
+    }
+}
+
+static void failure_write(struct hak_text *text, const struct failure *f, uint64_t now_ns)
+{
+    failure_write_number(text, "allocation of ", f->size_bytes, " bytes");
+    if (f->size_bytes == UINT64_MAX)
+        hak_text_string(text, "allocation of more bytes than a size_t counts");
+    if (f->align_bytes > 16) /* what every block has */
+        failure_write_number(text, " aligned to ", f->align_bytes, "");
+    hak_text_string(text, " failed: ");
+    failure_write_reason(text, f);
+    if (f->kind < HAK_KIND_CLASSES)
+        failure_write_number(text, "; class ", f->kind / 2, "");
+    else
+        hak_text_string(text, f->kind == HAK_KIND_LARGE ? "; large" : "; huge");
+    hak_text_string(text, ", stage ");
+    hak_text_string(text, f->why.stage != NULL ? f->why.stage : "none");
+    failure_write_number(text, ", ", (now_ns - f->time_ns) / 1000000, " ms ago");
+}
+
+static void failure_print(const struct failure *f)
+{
+    char line[320];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, "hakmem: ");
+    failure_write(&text, f, f->time_ns);
+    hak_text_string(&text, "\n");
+    hak_os_write_stderr(line, (size_t)(text.at - line));
+}
+
+/* How the system stands, or stood within the last second. */
+static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
+{
+    if (now_ns >= failures.limits_until_ns) {
+        hak_os_limits(&failures.limits);
+        failures.limits_until_ns = now_ns + LIMITS_AGE_NS;
+    }
+    return failures.limits;
+}
+
+void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind)
+{
+    struct failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
+    failure_refusal = (struct refusal){0};
+    hak_lock(&failures.lock);
+    if (f.why.reason == HAK_FAILURE_MAP)
+        f.limits = failure_limits_locked(f.time_ns);
+    failures.ring[failures.recorded++ % HAK_FAILURES_KEPT] = f;
+    hak_count_owner(&failures.counts[f.why.reason], 1u);
+    bool print = hak_load_relaxed(&failures.trace) && !failures.traced[f.why.reason];
+    failures.traced[f.why.reason] |= print;
+    hak_unlock(&failures.lock);
+    if (print)
+        failure_print(&f);
+}
+
+uint64_t hak_failure_count(enum hak_failure_reason reason)
+{
+    return hak_load_relaxed(&failures.counts[reason]);
+}
+
+const char *hak_failure_name(enum hak_failure_reason reason)
+{
+    static const char *const names[HAK_FAILURE_COUNT] = {"exhaustion", "map", "threshold"};
+    return names[reason];
+}
+
+void hak_failure_write(struct hak_text *text, const char *before, const char *after,
+                       const char *between)
+{
+    uint64_t now = hak_os_now_ns();
+    hak_lock(&failures.lock);
+    size_t kept = hak_min(failures.recorded, HAK_FAILURES_KEPT);
+    for (size_t i = kept; i > 0; i--) {
+        hak_text_string(text, before);
+        failure_write(text, &failures.ring[(failures.recorded - i) % HAK_FAILURES_KEPT], now);
+        hak_text_string(text, after);
+        hak_text_string(text, i > 1 ? between : "");
+    }
+    hak_unlock(&failures.lock);
+}
+
+void hak_failure_trace(bool on)
+{
+    hak_store_relaxed(&failures.trace, on);
+}
+
+void hak_failure_fork_child(void)
+{
+    if (hak_lock_recover(&failures.lock))
+        failures.recorded = 0; /* one of them may be half written */
+}

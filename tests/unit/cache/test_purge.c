@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: free pages inside slabs that are used in part go back to the system. */
+#include "cache_support.h"
+
+#include <sys/mman.h>
+
+#define SECOND_NS 1000000000u
+
+static size_t resident_pages(const char *from, size_t pages)
+{
+    unsigned char in_memory[16];
+    size_t resident = 0;
+    MUST(pages <= UNIT_COUNT(in_memory));
+    MUST(mincore((void *)(uintptr_t)from, pages * HAK_PAGE_BYTES, in_memory) == 0);
+    for (size_t i = 0; i < pages; i++)
+        resident += in_memory[i] & 1;
+    return resident;
+}
+
+static char *slot_of(const void *p)
+{
+    return hak_slot_address(hak_slot_of(p));
+}
+
+/* Fills a slab of 512-byte blocks and frees all but those of which keep(i) is true. */
+static void fill_and_free(struct hak_heap *heap, char **p, bool (*keep)(unsigned))
+{
+    unsigned cls = hak_class_of(512);
+    for (unsigned i = 0; i < 128; i++) {
+        p[i] = allocate(heap, cls);
+        memset(p[i], 1, 512);
+        mark(p[i], 512, i);
+    }
+    for (unsigned i = 0; i < 128; i++)
+        if (!keep(i))
+            release(heap, p[i]);
+    hak_lock(&heap->lock);
+    hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    hak_unlock(&heap->lock);
+}
+
+static bool keep_first_and_last(unsigned i)
+{
+    return i == 0 || i == 127;
+}
+
+static bool keep_one_a_page(unsigned i)
+{
+    return i % 8 == 3;
+}
+
+static void pages_without_a_block_in_use_go_and_the_others_stay(void **state)
+{
+    (void)state;
+    static char *p[128];
+    start();
+    struct hak_heap *heap = open_thread();
+    fill_and_free(heap, p, keep_first_and_last);
+    assert_ptr_equal(slot_of(p[0]), slot_of(p[127]));
+    assert_int_equal(resident_pages(slot_of(p[0]), 16), 16);
+    assert_int_equal(hak_cache_purge(), 14 * HAK_PAGE_BYTES);
+    assert_int_equal(resident_pages(slot_of(p[0]), 16), 2);
+    assert_true(is_marked(p[0], 512, 0) && is_marked(p[127], 512, 127));
+    assert_int_equal(hak_cache_purge(), 0); /* nothing has changed: not even a call */
+
+    for (unsigned i = 1; i < 127; i++) { /* and the blocks are there to be had */
+        char *q = allocate(heap, hak_class_of(512));
+        assert_ptr_equal(slot_of(q), slot_of(p[0]));
+        mark(q, 512, i);
+        p[i] = q;
+    }
+    for (unsigned i = 0; i < 128; i++)
+        assert_true(is_marked(p[i], 512, i));
+}
+
+static void a_block_in_each_page_keeps_them_all(void **state)
+{
+    (void)state;
+    static char *p[128];
+    start();
+    fill_and_free(open_thread(), p, keep_one_a_page);
+    assert_int_equal(hak_cache_purge(), 0);
+    assert_int_equal(resident_pages(slot_of(p[3]), 16), 16);
+}
+
+static void what_was_never_carved_goes_with_the_end(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(4096);
+    char *p[3];
+    for (unsigned i = 0; i < 3; i++) {
+        p[i] = allocate(heap, cls);
+        memset(p[i], 1, 4096);
+    }
+    release(heap, p[2]);
+    hak_lock(&heap->lock);
+    hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    hak_unlock(&heap->lock);
+    assert_int_equal(hak_cache_purge(), 14 * HAK_PAGE_BYTES);
+    assert_int_equal(resident_pages(slot_of(p[0]), 16), 2);
+}
+
+static void a_refused_purge_loses_nothing(void **state)
+{
+    (void)state;
+    static char *p[128];
+    start();
+    fill_and_free(open_thread(), p, keep_first_and_last);
+    fake_os_fail(FAKE_PURGE, 1, EINVAL);
+    assert_int_equal(hak_cache_purge(), 0);
+    assert_true(is_marked(p[0], 512, 0) && is_marked(p[127], 512, 127));
+}
+
+static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(1024);
+    static char *p[32768]; /* 32 MiB */
+    for (size_t i = 0; i < UNIT_COUNT(p); i++) {
+        p[i] = allocate(heap, cls);
+        memset(p[i], 1, 1024);
+    }
+    assert_int_equal(counted(&heap->stats.purged_bytes), 0);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        if (i % 64 != 0)
+            release(heap, p[i]);
+    assert_true(counted(&heap->stats.purged_bytes) >= (size_t)16 << 20);
+    for (size_t i = 0; i < UNIT_COUNT(p); i += 64)
+        release(heap, p[i]);
+    verify_heaps();
+    hak_cache_flush(heap);
+    assert_nothing_held();
+    assert_int_equal(heap->free_bytes, 0);
+    assert_int_equal(heap->slab_bytes, 0);
+}
+
+static void idle_slabs_are_purged_after_a_while(void **state)
+{
+    (void)state;
+    static char *p[128];
+    start();
+    fake_os_set_time_ns(10ull * SECOND_NS);
+    hak_cache_tick_any();
+    struct hak_heap *heap = open_thread();
+    fill_and_free(heap, p, keep_first_and_last);
+    for (unsigned i = 1; i <= 8; i++) { /* two seconds: too soon */
+        fake_os_set_time_ns(10ull * SECOND_NS + i * (SECOND_NS / 4));
+        hak_cache_tick_any();
+    }
+    assert_int_equal(counted(&heap->stats.purged_bytes), 0);
+    for (unsigned i = 9; i <= 48; i++) {
+        fake_os_set_time_ns(10ull * SECOND_NS + i * (SECOND_NS / 4));
+        hak_cache_tick_any();
+    }
+    assert_int_equal(counted(&heap->stats.purged_bytes), 14 * HAK_PAGE_BYTES);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(pages_without_a_block_in_use_go_and_the_others_stay),
+    cmocka_unit_test(a_block_in_each_page_keeps_them_all),
+    cmocka_unit_test(what_was_never_carved_goes_with_the_end),
+    cmocka_unit_test(a_refused_purge_loses_nothing),
+    cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),
+    cmocka_unit_test(idle_slabs_are_purged_after_a_while),
+};
+UNIT_MAIN(tests)

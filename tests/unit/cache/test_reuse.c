@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: slots that become empty are used again, and classes over their soft cap look
+ * for such slots before memory is mapped. */
+#include "cache_support.h"
+
+#define BLOCKS_MOST 2048u
+
+static char *block[BLOCKS_MOST];
+
+static unsigned class_of_slabs_of_one_slot(void)
+{
+    unsigned cls = hak_class_of(1024);
+    assert_int_equal(hak_class(cls)->slots, 1);
+    return cls;
+}
+
+/* Fills two slabs, frees everything, drains the bin: the next slab is the slot that was used last.
+ */
+static void an_emptied_slot_is_used_again_warm(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = class_of_slabs_of_one_slot();
+    unsigned count = 2u * hak_class(cls)->blocks;
+    char *other = allocate(heap, cls + 1); /* so that the superslab stays in use */
+    for (unsigned round = 1; round <= 5; round++) {
+        for (unsigned i = 0; i < count; i++)
+            block[i] = allocate(heap, cls);
+        assert_int_equal(hak_pool_slots_in_use(cls), 2);
+        for (unsigned i = 0; i < count; i++)
+            release(heap, block[i]);
+        hak_cache_flush(heap);
+        assert_int_equal(hak_pool_slots_in_use(cls), 0);
+        /* The first slab ever is unused memory; all others are warm. */
+        assert_int_equal(hak_pool_acquired(HAK_STAGE_UNUSED, cls), 2);
+        assert_int_equal(hak_pool_acquired(HAK_STAGE_WARM, cls), 2 * (round - 1));
+    }
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, cls), 0);
+    release(heap, other);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+    close_thread(heap);
+}
+
+/* Nothing is left in the pool, and blocks of `slabs` slabs of the class wait in their owner's
+ * inbox.
+ */
+static struct hak_heap *fill_the_pool(struct hak_heap *owner, unsigned cls, unsigned slabs)
+{
+    size_t slot;
+    bool zero;
+    unsigned count = slabs * hak_class(cls)->blocks;
+    MUST(count <= BLOCKS_MOST);
+    for (unsigned i = 0; i < count; i++)
+        block[i] = allocate(owner, cls);
+    while (hak_pool_try_kept(1, 1, HAK_POOL_LABEL_RUN, &slot, &zero)) {
+    }
+    struct hak_heap *other = open_thread();
+    for (unsigned i = 0; i < count; i++)
+        release(other, block[i]);
+    hak_outbox_flush(other);
+    return other;
+}
+
+static void without_a_cap_memory_is_mapped(void **state)
+{
+    (void)state;
+    start();
+    fake_os_set_time_ns(1000000000u);
+    unsigned cls = class_of_slabs_of_one_slot();
+    struct hak_heap *owner = open_thread();
+    struct hak_heap *other = fill_the_pool(owner, cls, 8);
+    uint64_t fresh = hak_pool_acquired(HAK_STAGE_FRESH, cls);
+    allocate(other, cls);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, cls), fresh + 1);
+}
+
+static void over_its_cap_a_class_gets_back_what_others_freed(void **state)
+{
+    (void)state;
+    start();
+    fake_os_set_time_ns(1000000000u);
+    unsigned cls = class_of_slabs_of_one_slot();
+    struct hak_heap *owner = open_thread();
+    struct hak_heap *other = fill_the_pool(owner, cls, 8);
+    uint64_t fresh = hak_pool_acquired(HAK_STAGE_FRESH, cls);
+    size_t in_use = hak_pool_slots_in_use(cls);
+    hak_pool_set_soft_cap(cls, in_use);
+    struct hak_pool_stats s;
+    allocate(other, cls);
+    hak_pool_stats(&s);
+    assert_int_equal(s.soft_cap_reclaims, 1);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, cls), fresh);
+    assert_true(hak_pool_slots_in_use(cls) < in_use);
+    verify_heaps();
+}
+
+static void a_cap_never_makes_an_allocation_fail(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = class_of_slabs_of_one_slot();
+    hak_pool_set_soft_cap(cls, 1);
+    for (unsigned i = 0; i < BLOCKS_MOST; i++)
+        block[i] = allocate(heap, cls);
+    struct hak_pool_stats s;
+    hak_pool_stats(&s);
+    assert_int_equal(hak_pool_slots_in_use(cls), BLOCKS_MOST / hak_class(cls)->blocks);
+    assert_in_range(s.soft_cap_reclaims, 1, BLOCKS_MOST / hak_class(cls)->blocks);
+    for (unsigned i = 0; i < BLOCKS_MOST; i++)
+        release(heap, block[i]);
+    hak_cache_flush(heap);
+    assert_nothing_held();
+}
+
+static void work_over_the_cap(unsigned index, void *argument)
+{
+    static char *_Atomic exchange[256];
+    struct unit_random r = {index + 1};
+    struct hak_heap *heap = open_thread();
+    unsigned cls = *(unsigned *)argument;
+    for (unsigned i = 0; i < 40000; i++) {
+        char *p = allocate(heap, cls);
+        mark(p, 1024, 7);
+        p = atomic_exchange(&exchange[unit_below(&r, UNIT_COUNT(exchange))], p);
+        if (p == NULL)
+            continue;
+        MUST(is_marked(p, 1024, 7));
+        release(heap, p);
+    }
+    close_thread(heap);
+}
+
+static void threads_over_a_cap_lose_nothing(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = class_of_slabs_of_one_slot();
+    hak_pool_set_soft_cap(cls, 1);
+    unit_in_threads(4, work_over_the_cap, &cls);
+    verify_heaps();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(an_emptied_slot_is_used_again_warm),
+    cmocka_unit_test(without_a_cap_memory_is_mapped),
+    cmocka_unit_test(over_its_cap_a_class_gets_back_what_others_freed),
+    cmocka_unit_test(a_cap_never_makes_an_allocation_fail),
+    cmocka_unit_test(threads_over_a_cap_lose_nothing),
+};
+UNIT_MAIN(tests)

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of large: huge blocks that come from kept memory and go back to it. */
+#include "large_support.h"
+
+static struct hak_pool_stats pool_stats(void)
+{
+    struct hak_pool_stats s;
+    hak_pool_stats(&s);
+    return s;
+}
+
+static void keep_all(void)
+{
+    struct hak_pool_config config = {
+        .retired_max_count = 1000, .retired_max_bytes = SIZE_MAX, .retired_max_age_ns = UINT64_MAX};
+    hak_pool_configure(&config);
+}
+
+static void a_freed_block_is_reused(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(4 * MIB);
+    fill(p, 4 * MIB, 1);
+    assert_true(release(p));
+    assert_int_equal(pool_stats().retired_now, 2);
+    bool zero = true;
+    assert_ptr_equal(hak_large_alloc(4 * MIB - 100, 1, &zero), p);
+    assert_false(zero);
+    assert_int_equal(large_stats().huge_reused, 1);
+    assert_int_equal(pool_stats().retired_now, 0);
+    assert_int_equal(usable(p), 4 * MIB);
+}
+
+static void a_block_may_be_part_of_a_freed_one(void **state)
+{
+    (void)state;
+    start();
+    keep_all();
+    char *p = allocate(12 * MIB);
+    release(p);
+    char *q = allocate(6 * MIB);
+    char *r = allocate(6 * MIB);
+    assert_ptr_equal(q, p);
+    assert_ptr_equal(r, p + 6 * MIB);
+    release(r);
+    release(q);
+    assert_ptr_equal(allocate(12 * MIB), p); /* and grow together again */
+    assert_int_equal(pool_stats().mapped_superslabs, 6);
+}
+
+static void old_memory_behind_a_small_block_is_given_back(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(4 * MIB);
+    fill(p, 4 * MIB, 1);
+    release(p);
+    assert_ptr_equal(allocate(2 * MIB + 64 * KIB), p);
+    assert_true(usable(p) >= 2 * MIB + 64 * KIB);
+    assert_int_equal(resident_pages(p, 4 * MIB), (2 * MIB + 64 * KIB) / HAK_PAGE_BYTES);
+    release(p);
+    assert_ptr_equal(allocate(4 * MIB - 64 * KIB), p);
+    fill(p, 4 * MIB - 64 * KIB, 1);
+    release(p);
+    assert_ptr_equal(allocate(4 * MIB - 128 * KIB), p); /* little of it: not worth a call */
+    assert_int_equal(resident_pages(p, 4 * MIB), (4 * MIB - 64 * KIB) / HAK_PAGE_BYTES);
+}
+
+static void small_pieces_are_moved_together_for_a_large_block(void **state)
+{
+    (void)state;
+    start();
+    keep_all();
+    char *p[6];
+    for (int i = 0; i < 6; i++) {
+        p[i] = allocate(4 * MIB);
+        fill(p[i], 4 * MIB, (uint64_t)i);
+    }
+    for (int i = 0; i < 6; i += 2)
+        release(p[i]);
+    char *q = allocate(12 * MIB);
+    assert_int_equal(pool_stats().mapped_superslabs, 12);
+    assert_int_equal(resident_pages(q, 12 * MIB), 12 * MIB / HAK_PAGE_BYTES);
+    fill(q, 12 * MIB, 99);
+    for (int i = 1; i < 6; i += 2)
+        assert_true(is_filled(p[i], 4 * MIB, (uint64_t)i));
+    assert_true(is_filled(q, 12 * MIB, 99));
+    assert_true(release(q));
+}
+
+static void a_block_larger_than_all_that_may_be_kept_leaves_what_fits(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(20 * MIB);
+    release(p);
+    assert_int_equal(pool_stats().retired_now, 2);
+    assert_int_equal(window_bytes(), 4 * MIB);
+}
+
+static void trim_unmaps_all_of_it(void **state)
+{
+    (void)state;
+    start();
+    release(allocate(3 * MIB));
+    assert_int_equal(hak_pool_trim(), 4 * MIB);
+    assert_int_equal(window_bytes(), 0);
+    assert_int_equal(hak_pool_trim(), 0);
+}
+
+static void a_refused_mapping_is_tried_again_without_what_is_kept(void **state)
+{
+    (void)state;
+    start();
+    release(allocate(3 * MIB));
+    fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
+    assert_non_null(hak_large_alloc(7 * MIB, 4 * MIB, &(bool){false}));
+    assert_int_equal(pool_stats().retired_now, 0);
+    assert_int_equal(window_bytes(), 7 * MIB);
+}
+
+static void aligned_blocks_are_aligned(void **state)
+{
+    (void)state;
+    start();
+    keep_all();
+    release(allocate(40 * MIB));
+    bool zero;
+    char *p = hak_large_alloc(3 * MIB, 16 * MIB, &zero);
+    assert_int_equal((uintptr_t)p % (16 * MIB), 0);
+    assert_true(zero);
+    fill(p, 3 * MIB, 3);
+    assert_true(release(p));
+}
+
+static void a_block_that_cannot_be_unmapped_gives_its_pages_back(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(20 * MIB);
+    fill(p, 20 * MIB, 1);
+    fake_os_fail(FAKE_UNMAP, 1, ENOMEM);
+    assert_true(release(p));
+    assert_int_equal(resident_pages(p, 20 * MIB), 4 * MIB / HAK_PAGE_BYTES); /* that may be kept */
+    assert_int_equal(large_stats().huge_blocks, 0);
+    char *q = allocate(20 * MIB);
+    assert_true(q >= p + 20 * MIB || q + 20 * MIB <= p);
+    fill(q, 20 * MIB, 1);
+}
+
+/* --- threads --- */
+
+#define PLACES 16u
+
+static _Atomic(char *) places[PLACES];
+
+/* The first word of a block is its size. */
+static void put_block(struct unit_random *r, size_t bytes)
+{
+    bool zero;
+    size_t *p = hak_large_alloc(bytes, 1, &zero);
+    MUST(p != NULL);
+    MUST(!zero || p[0] == 0);
+    p[0] = bytes;
+    p[bytes / sizeof *p - 1] = ~bytes;
+    char *other = atomic_exchange(&places[unit_below(r, PLACES)], (char *)p);
+    if (other != NULL) {
+        size_t *q = (size_t *)(void *)other;
+        MUST(q[q[0] / sizeof *q - 1] == ~q[0]);
+        MUST(hak_large_free(other, hak_map_lookup(other)));
+    }
+}
+
+static void resize_block(struct unit_random *r, size_t bytes)
+{
+    size_t *p = (size_t *)(void *)atomic_exchange(&places[unit_below(r, PLACES)], NULL);
+    if (p == NULL)
+        return;
+    size_t *q = (size_t *)(void *)resize(p, bytes);
+    if (q != NULL) {
+        MUST(bytes < q[0] || q[q[0] / sizeof *q - 1] == ~q[0]);
+        q[0] = bytes;
+        q[bytes / sizeof *q - 1] = ~bytes;
+        p = q;
+    }
+    MUST(hak_large_free(p, hak_map_lookup(p)));
+}
+
+static void exchange_blocks(unsigned index, void *argument)
+{
+    (void)argument;
+    struct unit_random r = {index + 9};
+    for (int i = 0; i < 1500; i++) {
+        size_t bytes =
+            (HAK_SMALL_MAX + 8 + unit_below(&r, unit_below(&r, 3) == 0 ? 6 * MIB : MIB)) &
+            ~(size_t)7;
+        if (unit_below(&r, 3) == 0)
+            resize_block(&r, bytes);
+        else
+            put_block(&r, bytes);
+        if (i % 200 == 0)
+            hak_pool_trim();
+    }
+}
+
+static void threads_exchange_blocks_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    start();
+    unit_in_threads(4, exchange_blocks, NULL);
+    for (unsigned i = 0; i < PLACES; i++)
+        if (places[i] != NULL)
+            assert_true(release(places[i]));
+    struct hak_large_stats s = large_stats();
+    assert_int_equal(s.large_bytes + s.large_blocks + s.huge_bytes + s.huge_blocks, 0);
+    hak_pool_trim();
+    assert_int_equal(pool_stats().retired_now, 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_freed_block_is_reused),
+    cmocka_unit_test(a_block_may_be_part_of_a_freed_one),
+    cmocka_unit_test(old_memory_behind_a_small_block_is_given_back),
+    cmocka_unit_test(small_pieces_are_moved_together_for_a_large_block),
+    cmocka_unit_test(a_block_larger_than_all_that_may_be_kept_leaves_what_fits),
+    cmocka_unit_test(trim_unmaps_all_of_it),
+    cmocka_unit_test(a_refused_mapping_is_tried_again_without_what_is_kept),
+    cmocka_unit_test(aligned_blocks_are_aligned),
+    cmocka_unit_test(a_block_that_cannot_be_unmapped_gives_its_pages_back),
+    cmocka_unit_test(threads_exchange_blocks_and_nothing_is_lost),
+};
+UNIT_MAIN(tests)

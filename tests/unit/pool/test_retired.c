@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of pool: what is kept (retired superslabs, EMPTY slots), its limits, and how it goes
+ * back. */
+#include "pool_support.h"
+
+#include <sys/mman.h>
+
+static void configure(size_t count, size_t bytes, uint64_t age_ns)
+{
+    struct hak_pool_config config = {
+        .retired_max_count = count, .retired_max_bytes = bytes, .retired_max_age_ns = age_ns};
+    hak_pool_configure(&config);
+}
+
+/* n superslabs, acquired whole. */
+static void acquire_whole(size_t *slots, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        slots[i] = acquire(32, 1, RUN, NULL);
+}
+
+static void the_release_of_the_last_slot_retires_a_superslab(void **state)
+{
+    (void)state;
+    start();
+    size_t whole = acquire(32, 1, RUN, NULL);
+    for (unsigned i = 0; i < 31; i++) {
+        release(whole + i, 1, 5);
+        assert_int_equal(stats().retired_now, 0);
+    }
+    release(whole + 31, 1, 5);
+    assert_int_equal(stats().retired_now, 1);
+    assert_int_equal(stats().retired_total, 1);
+    assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES);
+    assert_int_equal(verify_pool(), 0);
+}
+
+static void a_superslab_that_is_not_mapped_whole_is_not_retired(void **state)
+{
+    (void)state;
+    start();
+    size_t slot = acquire(1, 1, 5, NULL);
+    release(slot, 1, 5);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(acquire(1, 1, 5, NULL), slot);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_WARM, 5), 1);
+}
+
+static void no_more_are_kept_than_the_limit_on_their_number(void **state)
+{
+    (void)state;
+    size_t slots[8];
+    start();
+    configure(3, SIZE_MAX, UINT64_MAX);
+    acquire_whole(slots, 8);
+    for (unsigned i = 0; i < 8; i++)
+        release(slots[i], 32, RUN);
+    assert_int_equal(stats().retired_now, 3);
+    assert_int_equal(stats().unmapped_superslabs, 5);
+    assert_int_equal(window_bytes(), 3 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(verify_pool(), 0);
+}
+
+static void no_more_are_kept_than_the_limit_on_their_bytes(void **state)
+{
+    (void)state;
+    size_t slots[8];
+    start();
+    configure(1000, 5 * HAK_SUPERSLAB_BYTES + 1, UINT64_MAX);
+    acquire_whole(slots, 8);
+    for (unsigned i = 0; i < 8; i++)
+        release(slots[i], 32, RUN);
+    assert_int_equal(stats().retired_now, 5);
+    configure(1000, 1, UINT64_MAX);
+    slots[0] = acquire(32, 1, RUN, NULL);
+    release(slots[0], 32, RUN);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(window_bytes(), 0);
+}
+
+static void without_a_limit_on_bytes_an_eighth_of_what_is_in_use_is_kept_or_4_mib(void **state)
+{
+    (void)state;
+    static size_t slots[128];
+    start();
+    configure(1000, 0, UINT64_MAX);
+    acquire_whole(slots, 128);
+    for (unsigned i = 0; i < 128; i++) {
+        release(slots[i], 32, RUN);
+        size_t in_use = window_bytes() / HAK_SUPERSLAB_BYTES - stats().retired_now;
+        CHECK(stats().retired_now <= in_use / 8 || stats().retired_now <= 2, "%zu in use, %lu kept",
+              in_use, stats().retired_now);
+        if (i == 63)
+            assert_true(stats().retired_now > 4);
+    }
+    assert_int_equal(stats().retired_now, 2);
+}
+
+static void what_is_older_than_the_limit_goes_at_the_next_release(void **state)
+{
+    (void)state;
+    size_t slots[4];
+    start();
+    configure(1000, SIZE_MAX, 5ull * SECOND_NS);
+    acquire_whole(slots, 4);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    release(slots[0], 32, RUN);
+    fake_os_set_time_ns(103ull * SECOND_NS);
+    release(slots[1], 32, RUN);
+    assert_int_equal(stats().retired_now, 2);
+    fake_os_set_time_ns(106ull * SECOND_NS);
+    release(slots[2], 32, RUN);
+    assert_int_equal(stats().retired_now, 2);
+    assert_false(hak_space_is_taken(slots[0] / HAK_SLOTS));
+    assert_true(hak_space_is_taken(slots[1] / HAK_SLOTS));
+    fake_os_set_time_ns(200ull * SECOND_NS);
+    release(slots[3], 32, RUN);
+    assert_int_equal(stats().retired_now, 1);
+    assert_int_equal(verify_pool(), 0);
+}
+
+static void the_newest_is_reused_and_the_oldest_given_up(void **state)
+{
+    (void)state;
+    size_t slots[3];
+    start();
+    configure(2, SIZE_MAX, UINT64_MAX);
+    acquire_whole(slots, 3);
+    release(slots[1], 32, RUN);
+    release(slots[0], 32, RUN);
+    release(slots[2], 32, RUN);
+    assert_false(hak_space_is_taken(slots[1] / HAK_SLOTS));
+    assert_int_equal(acquire(32, 1, RUN, NULL), slots[2]);
+    assert_int_equal(acquire(32, 1, RUN, NULL), slots[0]);
+    assert_int_equal(stats().retired_now, 0);
+}
+
+static void trim_unmaps_all_that_is_retired(void **state)
+{
+    (void)state;
+    size_t slots[5];
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    acquire_whole(slots, 5);
+    assert_int_equal(hak_pool_trim(), 0);
+    for (unsigned i = 1; i < 5; i++)
+        release(slots[i], 32, RUN);
+    assert_int_equal(hak_pool_trim(), 4 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES);
+    assert_int_equal(verify_pool(), 32);
+    memset(hak_slot_address(slots[0]), 1, HAK_SUPERSLAB_BYTES);
+}
+
+static void the_child_of_a_fork_gives_up_what_was_being_changed(void **state)
+{
+    (void)state;
+    start();
+    release(acquire(32, 1, RUN, NULL), 32, RUN);
+    struct hak_pool_stats stats;
+    hak_pool_stats(&stats);
+    assert_int_equal(stats.retired_now, 1);
+    hak_pool_fork_child(); /* nobody was at it: nothing is lost */
+    hak_pool_stats(&stats);
+    assert_int_equal(stats.retired_now, 1);
+    hak_lock(&hak_pool.retired_lock);
+    hak_lock(&hak_pool.grow_lock);
+    hak_pool_fork_child();
+    hak_pool_stats(&stats);
+    assert_int_equal(stats.retired_now, 0);
+    release(acquire(32, 1, RUN, NULL), 32, RUN);
+    acquire(1, 1, 1, NULL);
+    assert_int_equal(verify_pool(), 32 + 1); /* the superslab that was given up stays claimed */
+}
+
+/* --- EMPTY slots --- */
+
+static void fill_slots(size_t slot, unsigned count)
+{
+    memset(hak_slot_address(slot), 1, count * HAK_SLOT_BYTES);
+}
+
+static size_t resident_slots(size_t slot, unsigned count)
+{
+    unsigned char pages[HAK_SLOTS * HAK_SLOT_BYTES / HAK_PAGE_BYTES];
+    size_t resident = 0;
+    assert_int_equal(mincore(hak_slot_address(slot), count * HAK_SLOT_BYTES, pages), 0);
+    for (size_t i = 0; i < count * HAK_SLOT_BYTES / HAK_PAGE_BYTES; i++)
+        resident += pages[i] & 1;
+    return resident * HAK_PAGE_BYTES / HAK_SLOT_BYTES;
+}
+
+static void empty_slots_are_counted(void **state)
+{
+    (void)state;
+    start();
+    size_t whole = acquire(32, 1, RUN, NULL);
+    release(whole + 1, 7, RUN);
+    assert_int_equal(stats().empty_slots_now, 7);
+    acquire(1, 1, 3, NULL);
+    assert_int_equal(stats().empty_slots_now, 6);
+    release(whole, 1, 3);
+    release(whole + 1, 1, 3);
+    assert_int_equal(stats().empty_slots_now, 8);
+    release(whole + 8, 24, RUN);
+    assert_int_equal(stats().empty_slots_now, 0); /* retired, all of it */
+    assert_int_equal(acquire(4, 1, RUN, NULL), whole);
+    assert_int_equal(stats().empty_slots_now, 28);
+}
+
+static void empty_slots_over_the_limit_go_at_once_highest_first(void **state)
+{
+    (void)state;
+    size_t slots[10];
+    start();
+    configure(1000, 64 * HAK_SLOT_BYTES, UINT64_MAX);
+    acquire_whole(slots, 10);
+    for (unsigned i = 0; i < 10; i++) {
+        fill_slots(slots[i], 32);
+        release(slots[i] + 1, 31, RUN);
+        CHECK(stats().empty_slots_now <= 64, "%lu", stats().empty_slots_now);
+    }
+    assert_true(stats().empty_slots_now >= 31);
+    assert_true(stats().purged_slots_total > 0);
+    assert_int_equal(resident_slots(slots[0], 32), 32);
+    assert_int_equal(resident_slots(slots[2], 32), 1);
+    assert_int_equal(verify_pool(), 10);
+    bool zero;
+    for (unsigned i = 0; i < 5; i++) {
+        size_t at = acquire(31, 1, RUN, &zero);
+        bool is_zero = *hak_slot_address(at) == 0;
+        assert_int_equal(zero, is_zero);
+    }
+}
+
+static void whole_superslabs_go_before_empty_slots(void **state)
+{
+    (void)state;
+    size_t slots[4];
+    start();
+    configure(1000, 64 * HAK_SLOT_BYTES, UINT64_MAX);
+    acquire_whole(slots, 4);
+    release(slots[0] + 1, 31, RUN);
+    release(slots[1], 32, RUN);
+    assert_int_equal(stats().retired_now, 1);
+    release(slots[2] + 1, 31, RUN);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(stats().empty_slots_now, 62);
+}
+
+static void empty_slots_grow_old_four_times_as_slowly(void **state)
+{
+    (void)state;
+    start();
+    configure(1000, SIZE_MAX, 5ull * SECOND_NS);
+    size_t whole = acquire(32, 1, RUN, NULL);
+    fill_slots(whole, 32);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    release(whole + 1, 31, RUN);
+    fake_os_set_time_ns(119ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 31);
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 0);
+    assert_int_equal(resident_slots(whole, 32), 1);
+    assert_int_equal(verify_pool(), 1);
+}
+
+static void a_purge_that_is_refused_leaves_the_slots_empty(void **state)
+{
+    (void)state;
+    start();
+    size_t whole = acquire(32, 1, RUN, NULL);
+    release(whole + 1, 31, RUN);
+    fake_os_fail(FAKE_PURGE, 1, EINVAL);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 0);
+    assert_int_equal(stats().empty_slots_now, 31);
+    bool zero;
+    assert_int_equal(acquire(31, 1, RUN, &zero), whole + 1);
+    assert_false(zero);
+}
+
+/* --- limits that learn --- */
+
+static void memory_that_is_wanted_again_at_once_is_kept_the_next_time(void **state)
+{
+    (void)state;
+    static size_t slots[64];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    for (unsigned round = 0; round < 4; round++) {
+        uint64_t before = stats().unmapped_superslabs;
+        acquire_whole(slots, 64);
+        for (unsigned i = 0; i < 64; i++)
+            release(slots[i], 32, RUN);
+        uint64_t given_back = stats().unmapped_superslabs - before;
+        CHECK(round == 0 ? given_back >= 60 : given_back <= 52, "round %u: %lu", round, given_back);
+    }
+    assert_in_range(stats().retired_now, 12, 20); /* a quarter of the most that was in use */
+    fake_os_set_time_ns(102ull * SECOND_NS);      /* nobody wanted it for a second */
+    hak_pool_tick_any();
+    assert_int_equal(stats().retired_now, 0);
+    assert_true(stats().budget_bytes <= 8 << 20);
+}
+
+static void memory_that_is_wanted_much_later_was_given_back_rightly(void **state)
+{
+    (void)state;
+    static size_t slots[64];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    for (unsigned round = 0; round < 3; round++) {
+        fake_os_set_time_ns((100ull + 10 * round) * SECOND_NS);
+        acquire_whole(slots, 64);
+        for (unsigned i = 0; i < 64; i++)
+            release(slots[i], 32, RUN);
+        assert_true(stats().retired_now <= 8);
+    }
+}
+
+/* --- whole superslabs --- */
+
+static struct hak_whole take(size_t superslabs, bool *zero)
+{
+    struct hak_whole w;
+    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, false, &w, zero), 0);
+    assert_int_equal(w.superslabs, superslabs);
+    return w;
+}
+
+static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
+{
+    (void)state;
+    bool zero;
+    struct hak_whole w[7];
+    static const size_t lengths[7] = {5, 1, 3, 1, 9, 1, 2};
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    for (unsigned i = 0; i < 7; i++)
+        w[i] = take(lengths[i], &zero);
+    for (unsigned i = 0; i < 7; i += 2)
+        hak_whole_give(&w[i]);
+    assert_int_equal(stats().retired_now, 19);
+    assert_int_equal(take(3, &zero).first, w[2].first);
+    assert_false(zero);
+    assert_int_equal(take(4, &zero).first, w[0].first);
+    assert_int_equal(take(1, &zero).first, w[0].first + 4);
+    hak_whole_give(&w[5]);
+    assert_int_equal(take(12, &zero).first, w[4].first); /* neighbours have become one run */
+    assert_int_equal(stats().retired_now, 0);
+}
+
+static void runs_that_are_too_short_are_moved_together(void **state)
+{
+    (void)state;
+    bool zero;
+    struct hak_whole w[5];
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    for (unsigned i = 0; i < 5; i++) {
+        w[i] = take(i % 2 == 0 ? 2 : 1, &zero);
+        memset(hak_superslab_address(w[i].first), (int)i + 1, w[i].mapped_bytes);
+    }
+    for (unsigned i = 0; i < 5; i += 2)
+        hak_whole_give(&w[i]);
+    size_t bytes = window_bytes();
+    struct hak_whole joined = take(7, &zero);
+    assert_false(zero);
+    assert_int_equal(stats().moved_pieces_total, 3);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(window_bytes(), bytes + HAK_SUPERSLAB_BYTES); /* only one is new */
+    const char *p = hak_superslab_address(joined.first);
+    assert_true(p[0] != 0 && p[6 * HAK_SUPERSLAB_BYTES - 1] != 0 &&
+                p[6 * HAK_SUPERSLAB_BYTES] == 0);
+    for (unsigned i = 0; i < 5; i += 2)
+        assert_false(hak_space_is_taken(w[i].first));
+    assert_int_equal(hak_superslab_address(w[1].first)[0], 2);
+}
+
+static void a_move_that_is_refused_costs_nothing(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    struct hak_whole w = take(2, &zero);
+    hak_whole_give(&w);
+    fake_os_fail(FAKE_MOVE, 1, ENOMEM);
+    take(3, &zero);
+    assert_true(zero);
+    assert_int_equal(stats().retired_now, 2);
+    assert_int_equal(take(2, &zero).first, w.first);
+}
+
+static void slots_and_huge_blocks_take_from_the_same_superslabs(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    struct hak_whole w = take(1, &zero);
+    hak_whole_give(&w);
+    size_t slot = acquire(32, 1, RUN, &zero);
+    assert_int_equal(slot / HAK_SLOTS, w.first);
+    assert_false(zero);
+    release(slot, 32, RUN);
+    assert_int_equal(take(1, &zero).first, w.first);
+    assert_int_equal(stats().mapped_superslabs, 1);
+}
+
+static void the_end_of_a_range_is_mapped_when_it_is_kept(void **state)
+{
+    (void)state;
+    bool zero;
+    struct hak_whole w;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, false, &w, &zero), 0);
+    assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES);
+    fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
+    hak_whole_give(&w);
+    assert_int_equal(stats().retired_now, 1); /* refused: the end goes */
+    assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES);
+    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, true, &w, &zero), 0);
+    hak_whole_give(&w);
+    assert_int_equal(stats().retired_now, 3);
+    assert_int_equal(window_bytes(), 3 * HAK_SUPERSLAB_BYTES);
+}
+
+/* --- huge pages --- */
+
+static void huge_pages_from(size_t bytes)
+{
+    struct hak_pool_config config = {.retired_max_count = 1000,
+                                     .retired_max_bytes = SIZE_MAX,
+                                     .retired_max_age_ns = UINT64_MAX,
+                                     .huge_pages_from_bytes = bytes};
+    hak_pool_configure(&config);
+}
+
+static bool is_dense(size_t slot)
+{
+    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->dense);
+}
+
+#define DENSE (3u | HAK_POOL_DENSE)
+
+static void what_will_be_used_up_gets_huge_pages_in_a_large_pool(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
+        assert_false(is_dense(acquire(1, 1, DENSE, NULL)));
+    size_t run = acquire(4, 1, RUN, NULL);
+    assert_false(is_dense(run));
+    assert_false(is_dense(acquire(1, 1, 3, NULL)));
+    for (unsigned i = 5; i < HAK_SLOTS; i++)
+        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, run / HAK_SLOTS);
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    assert_true(is_dense(dense));
+    assert_false(is_dense(acquire(4, 1, RUN, NULL)));
+    assert_false(is_dense(acquire(1, 1, 3, NULL)));
+    for (unsigned i = 1; i < HAK_SLOTS; i++)
+        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, dense / HAK_SLOTS);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, 3) > 0, true); /* the class is the same */
+}
+
+static void runs_may_use_what_is_empty_in_a_dense_superslab(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(0);
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    assert_true(is_dense(dense));
+    for (unsigned i = 1; i <= 4; i++)
+        acquire(1, 1, DENSE, NULL);
+    release(dense + 1, 4, 3);
+    assert_int_equal(acquire(4, 1, RUN, NULL), dense + 1);
+}
+
+static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(0);
+    for (unsigned i = 0; i < 5; i++) { /* of each two pages are looked at */
+        struct hak_whole w = take(3, &zero);
+        memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+        assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), i < 4 ? 2 * i : 8);
+        hak_whole_give(&w);
+        hak_pool_trim();
+    }
+    struct hak_whole w = take(3, &zero);
+    hak_whole_give(&w); /* not used at all */
+    assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_release_of_the_last_slot_retires_a_superslab),
+    cmocka_unit_test(a_superslab_that_is_not_mapped_whole_is_not_retired),
+    cmocka_unit_test(no_more_are_kept_than_the_limit_on_their_number),
+    cmocka_unit_test(no_more_are_kept_than_the_limit_on_their_bytes),
+    cmocka_unit_test(without_a_limit_on_bytes_an_eighth_of_what_is_in_use_is_kept_or_4_mib),
+    cmocka_unit_test(what_is_older_than_the_limit_goes_at_the_next_release),
+    cmocka_unit_test(the_newest_is_reused_and_the_oldest_given_up),
+    cmocka_unit_test(trim_unmaps_all_that_is_retired),
+    cmocka_unit_test(the_child_of_a_fork_gives_up_what_was_being_changed),
+    cmocka_unit_test(empty_slots_are_counted),
+    cmocka_unit_test(empty_slots_over_the_limit_go_at_once_highest_first),
+    cmocka_unit_test(whole_superslabs_go_before_empty_slots),
+    cmocka_unit_test(empty_slots_grow_old_four_times_as_slowly),
+    cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
+    cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
+    cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
+    cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
+    cmocka_unit_test(runs_that_are_too_short_are_moved_together),
+    cmocka_unit_test(a_move_that_is_refused_costs_nothing),
+    cmocka_unit_test(slots_and_huge_blocks_take_from_the_same_superslabs),
+    cmocka_unit_test(the_end_of_a_range_is_mapped_when_it_is_kept),
+    cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
+    cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
+    cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
+};
+UNIT_MAIN(tests)
