@@ -79,8 +79,9 @@ struct hak_heap {
     _Atomic(uint32_t) inbox_slabs;    /* in it, about: tells others when to collect */
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
-    _Atomic(bool) in_use;
-    bool dead; /* its thread stayed behind in the parent of a fork */
+    _Atomic(uintptr_t) thread;        /* whose it is, hak_os_this_thread(); 0: nobody's */
+    bool dead;                        /* its thread stayed behind in the parent of a fork */
+    _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
     uint16_t arena_used_bytes;
     uint32_t outbox_bytes; /* owner, as the outbox itself */
@@ -197,6 +198,7 @@ struct hak_cache_usage {
 void hak_cache_usage(struct hak_cache_usage *out);
 
 /* In the child of a fork; `mine` is the heap of the only thread, or NULL. A heap that somebody was
- * changing is given up, blocks and all; those of the other threads are taken over later. True when
- * `mine` has to be given up. */
+ * changing is lost, blocks and all: nobody takes its lock again but a call of this thread that a
+ * signal handler interrupted. The heaps of the other threads are taken over later. True when `mine`
+ * has to be given up. */
 bool hak_cache_fork_child(struct hak_heap *mine);

@@ -15,6 +15,20 @@ static inline unsigned hak_heap_list_for(const struct hak_slab *s)
     return room * 2 < blocks ? 2 : 3;
 }
 
+/* The heap's lock, unless what it guards is beyond repair: see hak_cache_fork_child. */
+static inline bool hak_heap_lock_whole(struct hak_heap *heap)
+{
+    if (hak_load_relaxed(&heap->lost))
+        return false;
+    hak_lock(&heap->lock);
+    return true;
+}
+
+static inline bool hak_heap_try_lock_whole(struct hak_heap *heap)
+{
+    return !hak_load_relaxed(&heap->lost) && hak_try_lock(&heap->lock);
+}
+
 /* Moves a slab to the list that fits its room, or releases it when no block is in use. */
 void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s);
 

@@ -71,7 +71,8 @@ size_t hak_cache_purge(void)
 {
     size_t bytes = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        hak_lock(&h->lock);
+        if (!hak_heap_lock_whole(h))
+            continue;
         bytes += purge_slabs_locked(h, false);
         hak_unlock(&h->lock);
     }

@@ -103,7 +103,7 @@ void hak_heap_collect_locked(struct hak_heap *heap)
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)
 {
-    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_try_lock(&heap->lock))
+    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;
     hak_heap_collect_locked(heap);
     hak_unlock(&heap->lock);

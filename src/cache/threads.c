@@ -82,7 +82,7 @@ struct hak_heap *hak_cache_thread_start(void)
     else
         heap = registry_new_heap_locked();
     if (heap != NULL)
-        hak_store_relaxed(&heap->in_use, true);
+        hak_store_relaxed(&heap->thread, hak_os_this_thread());
     hak_unlock(&registry.lock);
     if (heap != NULL)
         hak_cache_refresh(heap), heap->end_rounds = 0;
@@ -118,7 +118,7 @@ void hak_cache_thread_end(struct hak_heap *heap)
 {
     hak_heap_abandon(heap);
     hak_lock(&registry.lock);
-    hak_store_relaxed(&heap->in_use, false);
+    hak_store_relaxed(&heap->thread, (uintptr_t)0);
     heap->next_free = registry.free;
     registry.free = heap;
     hak_unlock(&registry.lock);
@@ -140,7 +140,7 @@ void hak_cache_tick_any(void)
         hak_heap_forget_regret();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_heap_try_collect_any(h);
-        if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_try_lock(&h->lock)) {
+        if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
             hak_heap_purge_idle_locked(h);
             hak_unlock(&h->lock);
         }
@@ -228,10 +228,11 @@ void hak_cache_usage(struct hak_cache_usage *out)
 {
     memset(out, 0, sizeof *out);
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        hak_lock(&h->lock);
+        if (!hak_heap_lock_whole(h))
+            continue;
         threads_add_usage_locked(h, out);
         hak_unlock(&h->lock);
-        out->heaps += hak_load_relaxed(&h->in_use);
+        out->heaps += hak_load_relaxed(&h->thread) != 0;
         hak_lock_add_counts(&h->lock, &out->heap_locks);
     }
     hak_lock_add_counts(&registry.lock, &out->registry_lock);
@@ -242,26 +243,25 @@ void hak_cache_usage(struct hak_cache_usage *out)
 bool hak_cache_fork_child(struct hak_heap *mine)
 {
     bool mine_is_lost = false;
-    bool orphans_are_lost = false;
     hak_lock_recover(&registry.lock); /* its lists change by single stores */
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        if (h == mine && hak_lock_is_mine(&h->lock)) {
-            mine_is_lost = true; /* a signal handler forked in the midst of it: it goes on later */
+        if (hak_lock_is_mine(&h->lock)) {
+            mine_is_lost |= h == mine; /* a signal handler forked in the midst of it, and may want
+                                        * memory before that goes on */
             continue;
         }
-        bool lost = hak_lock_recover(&h->lock);
-        if (h == mine && lost)
-            mine_is_lost = true; /* somebody was collecting for it */
-        if (h == hak_orphans)
-            orphans_are_lost = lost;
-        if (lost)
-            hak_store_relaxed(&h->in_use, false); /* for good: a later fork must not revive it */
-        if (h == mine || h == hak_orphans || lost || !hak_load_relaxed(&h->in_use) || h->dead)
+        if (hak_lock_recover(&h->lock)) {
+            hak_store_relaxed(&h->lost, true);
+            mine_is_lost |= h == mine; /* somebody was collecting for it */
+        }
+        uintptr_t thread = hak_load_relaxed(&h->thread);
+        if (thread == 0 || thread == hak_os_this_thread() || hak_load_relaxed(&h->lost) || h->dead)
             continue;
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&registry.dead, 1u);
     }
-    struct hak_heap *fresh = orphans_are_lost ? registry_new_heap_locked() : NULL;
+    struct hak_heap *fresh =
+        hak_load_relaxed(&hak_orphans->lost) ? registry_new_heap_locked() : NULL;
     if (fresh != NULL)
         hak_orphans = fresh;
     return mine_is_lost;

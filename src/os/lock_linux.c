@@ -9,7 +9,7 @@
 
 enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = 60 };
 
-static uintptr_t lock_self(void)
+uintptr_t hak_os_this_thread(void)
 {
     return (uintptr_t)__builtin_thread_pointer();
 }
@@ -20,7 +20,7 @@ bool hak_try_lock(struct hak_lock *lock)
     if (!hak_cas_acquire(&lock->state, &expected,
                          (uint32_t)LOCK_HELD)) /* ORDER: [lock] what the last holder wrote */
         return false;
-    hak_store_relaxed(&lock->holder, lock_self());
+    hak_store_relaxed(&lock->holder, hak_os_this_thread());
     hak_count_owner(&lock->acquired, 1u);
     return true;
 }
@@ -37,7 +37,7 @@ static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
     /* ORDER: [lock] as in hak_try_lock */
     while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)
         hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
-    hak_store_relaxed(&lock->holder, lock_self());
+    hak_store_relaxed(&lock->holder, hak_os_this_thread());
     hak_count_owner(&lock->acquired, 1u);
     hak_count_owner(&lock->contended, 1u);
 }
@@ -58,11 +58,13 @@ void hak_unlock(struct hak_lock *lock)
 
 bool hak_lock_is_mine(struct hak_lock *lock)
 {
-    return hak_load_relaxed(&lock->holder) == lock_self();
+    return hak_load_relaxed(&lock->holder) == hak_os_this_thread();
 }
 
 bool hak_lock_recover(struct hak_lock *lock)
 {
+    if (hak_lock_is_mine(lock))
+        return false;
     bool held = hak_load_relaxed(&lock->state) != LOCK_FREE;
     hak_store_relaxed(&lock->holder, (uintptr_t)0);
     hak_store_relaxed(&lock->state, (uint32_t)LOCK_FREE);

@@ -63,8 +63,11 @@ void hak_lock(struct hak_lock *lock);
 bool hak_try_lock(struct hak_lock *lock);
 void hak_unlock(struct hak_lock *lock);
 bool hak_lock_is_mine(struct hak_lock *lock);
-/* Makes the lock free; true if it was held, so that what it guards may be half changed. For the
- * child of a fork, which has one thread. */
+/* The calling thread, by its thread pointer: the same in the child of a fork. Never 0. */
+uintptr_t hak_os_this_thread(void);
+/* Makes the lock free; true if it was held by a thread that is no more, so that what it guards may
+ * be half changed. A lock of the calling thread's own stays as it is: a signal handler forked, and
+ * the work that it interrupted goes on. For the child of a fork, which has one thread. */
 bool hak_lock_recover(struct hak_lock *lock);
 void hak_lock_add_counts(const struct hak_lock *lock, struct hak_lock_counts *sum);
 

@@ -28,7 +28,7 @@ static void a_thread_that_ends_leaves_nothing_in_its_heap(void **state)
     }
     static const struct hak_outbox_group empty[HAK_OUTBOX_GROUPS];
     assert_memory_equal(heap->outbox, empty, sizeof empty);
-    assert_false(hak_load_relaxed(&heap->in_use));
+    assert_int_equal(hak_load_relaxed(&heap->thread), 0);
     verify_heaps();
 }
 
@@ -195,8 +195,9 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     unsigned cls = hak_class_of(256);
     char *live = allocate(lost, cls);
     mark(live, 256, 5);
-    release(lost, allocate(lost, cls));       /* in the bin of a thread that is gone */
-    assert_false(hak_cache_fork_child(mine)); /* what the child does */
+    release(lost, allocate(lost, cls));             /* in the bin of a thread that is gone */
+    hak_store_relaxed(&lost->thread, (uintptr_t)1); /* another thread than this one */
+    assert_false(hak_cache_fork_child(mine));       /* what the child does */
     hak_self = &mine->front;
 
     char *p = allocate(mine, cls);
@@ -212,28 +213,54 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     assert_ptr_equal(open_thread(), lost);
 }
 
-static void a_heap_that_was_being_changed_is_given_up(void **state)
+/* Frees from elsewhere still reach it, but nobody works on its lists: neither who has sent it a
+ * lot, nor who collects for everybody, counts, or trims. */
+static void a_heap_that_was_being_changed_is_left_alone_for_good(void **state)
 {
     (void)state;
+    enum { SLABS = 40 };
     start();
     struct hak_heap *mine = open_thread();
     struct hak_heap *lost = open_thread();
-    unsigned cls = hak_class_of(256);
-    char *live = allocate(lost, cls);
+    unsigned cls = hak_class_of(8192);
+    unsigned count = SLABS * hak_class(cls)->blocks;
+    char *blocks[SLABS * 16];
+    assert_true(count <= SLABS * 16u);
+    for (unsigned i = 0; i < count; i++)
+        blocks[i] = allocate(lost, cls);
+    hak_store_relaxed(&lost->thread, (uintptr_t)1);
     hak_store_relaxed(&lost->lock.state, 1u); /* its thread is in the midst of something */
     hak_store_relaxed(&hak_orphans->lock.state, 1u);
     struct hak_heap *orphans = hak_orphans;
     assert_false(hak_cache_fork_child(mine));
     hak_self = &mine->front;
     assert_ptr_not_equal(hak_orphans, orphans);
-    assert_true(hak_try_lock(&lost->lock));
-    hak_unlock(&lost->lock);
     assert_false(hak_cache_fork_child(mine)); /* the child forks again: given up is given up */
 
+    lost->classes[cls].lists[HAK_LIST_FULL] = (void *)1; /* nobody may follow this */
+    for (unsigned i = 0; i < count; i++)
+        release(mine, blocks[i]);
+    hak_cache_flush(mine);
+    assert_non_null(hak_load_relaxed(&lost->inbox));
+    hak_cache_purge();
+    assert_int_equal(usage().heaps, 1);
     release(mine, allocate(mine, cls));
-    assert_ptr_equal(hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(live), hak_class(cls))->owner),
-                     lost);
+    assert_ptr_equal(
+        hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(blocks[0]), hak_class(cls))->owner), lost);
     assert_int_equal(counted(&mine->stats.adopted_slabs), 0);
+    assert_int_equal(counted(&mine->stats.collected_for_others), 0);
+}
+
+/* A signal handler forked while the thread was starting or ending: its heap is not the front's. */
+static void the_heap_of_a_thread_that_is_ending_is_not_taken_over(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *ending = open_thread();
+    assert_false(hak_cache_fork_child(NULL));
+    close_thread(ending);
+    assert_ptr_equal(open_thread(), ending);
+    assert_ptr_not_equal(open_thread(), ending);
 }
 
 static void hold_lock(unsigned index, void *heap)
@@ -249,7 +276,7 @@ static void a_heap_for_which_another_thread_was_collecting_is_given_up(void **st
     struct hak_heap *mine = open_thread();
     unit_in_threads(1, hold_lock, mine); /* that thread stayed behind */
     assert_true(hak_cache_fork_child(mine));
-    assert_false(hak_load_relaxed(&mine->in_use));
+    assert_true(hak_load_relaxed(&mine->lost));
 }
 
 static void a_heap_that_its_own_signal_handler_left_is_given_up(void **state)
@@ -273,7 +300,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_shared_heap_answers_null_without_memory),
     cmocka_unit_test(usage_adds_up_to_what_is_held),
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
-    cmocka_unit_test(a_heap_that_was_being_changed_is_given_up),
+    cmocka_unit_test(a_heap_that_was_being_changed_is_left_alone_for_good),
+    cmocka_unit_test(the_heap_of_a_thread_that_is_ending_is_not_taken_over),
     cmocka_unit_test(a_heap_for_which_another_thread_was_collecting_is_given_up),
     cmocka_unit_test(a_heap_that_its_own_signal_handler_left_is_given_up),
 };

@@ -82,6 +82,20 @@ static void recover_frees_a_lock_that_another_thread_held(void **state)
     hak_unlock(&lock);
 }
 
+/* A signal handler that interrupted the holder forked: the child goes on where that was. */
+static void recover_leaves_the_lock_of_its_own_thread_alone(void **state)
+{
+    (void)state;
+    struct hak_lock lock = {0};
+    hak_lock(&lock);
+    assert_false(hak_lock_recover(&lock));
+    assert_true(hak_lock_is_mine(&lock));
+    assert_false(hak_try_lock(&lock));
+    hak_unlock(&lock);
+    assert_true(hak_try_lock(&lock));
+    hak_unlock(&lock);
+}
+
 static void hold_or_wait(unsigned index, void *argument)
 {
     struct counter *c = argument;
@@ -106,6 +120,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_thread_at_a_time_holds_a_lock),
     cmocka_unit_test(a_held_lock_is_the_holders_and_nobody_elses),
     cmocka_unit_test(recover_frees_a_lock_that_another_thread_held),
+    cmocka_unit_test(recover_leaves_the_lock_of_its_own_thread_alone),
     cmocka_unit_test(threads_that_wait_asleep_are_all_woken),
 };
 UNIT_MAIN(tests)
