@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 VARIANTS = ("release", "debug", "asan", "tsan")
 TAIL_LINES = 60
+FAILED_LINE = re.compile(r"\b(error|fail(s|ed|ure)?|hangs?|assert|abort|invalid)\b", re.I)
 MESSAGE = re.compile(r"\b(error|warning)\b.*:|: undefined reference|^not formatted|CMake Error|^In .* line \d")
 JOBS = str(min(4, os.cpu_count() or 1))
 
@@ -106,6 +107,17 @@ def read_junit(path: Path) -> Totals:
     return Totals(count["tests"] - count["failures"] - skipped, count["failures"], skipped)
 
 
+def show_failed_tests(junit: Path) -> None:
+    """What the failed tests printed themselves: of each the lines that say what went wrong, else the last ones."""
+    cases = ElementTree.parse(junit).getroot().iter("testcase") if junit.exists() else ()
+    for case in cases:
+        if case.get("status") != "fail":
+            continue
+        lines = case.findtext("system-out", "").rstrip().splitlines()
+        messages = [line for line in lines if FAILED_LINE.search(line)] or lines
+        say("\n".join(f"    {case.get('name')}: {line}" for line in messages[-TAIL_LINES:]))
+
+
 def ctest(totals: Totals, preset: str, what: str, log_name: str, *arguments: str) -> None:
     """A run of ctest. Ending badly without a failed test, or running no test, is a failure too."""
     junit = LOGS / f"{log_name}.xml"
@@ -120,6 +132,7 @@ def ctest(totals: Totals, preset: str, what: str, log_name: str, *arguments: str
     say(f"{result} ({time.monotonic() - begin:.0f} s)")
     totals.add(result)
     if result.failed:
+        show_failed_tests(junit)
         show_log(log)
 
 
