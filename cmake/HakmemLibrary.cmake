@@ -22,6 +22,7 @@ endfunction()
 # defaults for C++ sources would add them.
 set(CMAKE_CXX_IMPLICIT_LINK_LIBRARIES "")
 
+# nodelete: threads that end later, and the background thread, run its code after a dlclose.
 function(hakmem_shared_library target output_name map)
     add_library(${target} SHARED ${ARGN})
     hakmem_describe_product(${target} ${output_name})
@@ -30,7 +31,7 @@ function(hakmem_shared_library target output_name map)
         SOVERSION ${PROJECT_VERSION_MAJOR}
         LINK_DEPENDS "${map}")
     target_link_options(${target} PRIVATE
-        "LINKER:-z,now,-z,relro,--no-undefined,--exclude-libs,ALL"
+        "LINKER:-z,now,-z,relro,-z,nodelete,--no-undefined,--exclude-libs,ALL"
         "LINKER:--version-script=${map}")
 endfunction()
 

@@ -20,6 +20,7 @@ struct hak_options {
     bool trace[HAK_TRACE_COUNT]; /* events on stderr, in the checked build */
     uint64_t prewarm_superslabs, prewarm_of_class[8];
     bool prewarm_lazy;
+    bool background_thread;
 };
 extern struct hak_options hak_options;
 
@@ -29,6 +30,9 @@ void hak_options_read(char **environment);
 
 /* What the options say of the pool. */
 struct hak_pool_config hak_options_pool_config(void);
+
+/* Starts the thread that gives memory back on time. False: the system has none to give. */
+bool hak_background_start(void);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);

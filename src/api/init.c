@@ -8,6 +8,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+static const char no_thread[] = "hakmem: HAKMEM_BACKGROUND_THREAD: no thread could be started; "
+                                "memory goes back on slow paths only\n";
+
 __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
@@ -15,6 +18,8 @@ __attribute__((constructor)) static void init_begin(void)
     if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
         hak_os_keep_stderr();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);
+    if (hak_options.background_thread && !hak_background_start())
+        hak_os_write_stderr(no_thread, sizeof no_thread - 1);
 }
 
 __attribute__((destructor)) static void init_end(void)

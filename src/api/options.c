@@ -47,6 +47,7 @@ static const struct option options[] = {
     {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, &hak_options.prewarm_of_class[6], PREWARM_MOST}, /* the same */
     {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, &hak_options.prewarm_of_class[7], PREWARM_MOST}, /* the same */
     {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
+    {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; the child of a fork has none */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */

@@ -20,6 +20,13 @@ uint64_t hak_os_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void hak_os_sleep_ns(uint64_t ns)
+{
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    while (hak_syscall6(SYS_nanosleep, (long)&left, (long)&left, 0, 0, 0, 0) == -EINTR)
+        continue;
+}
+
 uint64_t hak_os_random(void)
 {
     enum { NONBLOCK = 1 };

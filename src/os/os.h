@@ -84,6 +84,7 @@ void hak_os_limits(struct hak_os_limits *out);
 
 /* --- the rest --- */
 
+void hak_os_sleep_ns(uint64_t ns);
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */
 uint64_t hak_os_random(void);
 /* Keeps a duplicate of stderr for what is written from now on: many programs close theirs before

@@ -65,6 +65,36 @@ int main(void)
     return p == NULL || length != (int)strlen(text) || puts(text) < 0;
 }
 """
+# Frees what it had, makes no call for some seconds, and says how many threads there are and what is kept.
+IDLE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *volatile block;
+static char status[4096];
+int main(void)
+{
+    int (*control)(const char *, uint64_t *, const uint64_t *);
+    *(void **)&control = dlsym(RTLD_DEFAULT, "hakmem_ctl");
+    uint64_t kept[2];
+    block = malloc(4000000);
+    free(block);
+    for (int i = 0; i < 2; i++) {
+        if (control("pool.retired_superslabs", &kept[i], NULL) != 0)
+            return 1;
+        sleep(i == 0 ? 3 : 0);
+    }
+    int file = open("/proc/self/status", O_RDONLY);
+    const char *threads = read(file, status, sizeof status - 1) > 0 ? strstr(status, "Threads:") : NULL;
+    printf("%d %d %d\\n", threads == NULL ? 0 : atoi(threads + 8), (int)kept[0], (int)kept[1]);
+    return 0;
+}
+"""
 STAGES = {"adopt", "warm", "empty", "unused", "retired", "fresh"}
 
 
@@ -75,7 +105,7 @@ class TestStats(CommandCase):
     def preloaded(self, program: str, **options: str) -> subprocess.CompletedProcess[str]:
         if not self.real_library:
             self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
-        path = self.compile(program.lower(), {"GREEDY": GREEDY, "STATS": STATS}[program], "-ldl")
+        path = self.compile(program.lower(), {"GREEDY": GREEDY, "IDLE": IDLE, "STATS": STATS}[program], "-ldl")
         env = support.environment() | {"LD_PRELOAD": str(self.library)} | options
         return subprocess.run([str(path)], env=env, capture_output=True, text=True, timeout=60)
 
@@ -105,6 +135,15 @@ class TestStats(CommandCase):
     def test_silent_without_the_option(self) -> None:
         done = self.preloaded("GREEDY", HAKMEM_LIMIT_MB="16")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_background_thread(self) -> None:
+        for threads in (1, 2):
+            done = self.preloaded("IDLE", HAKMEM_BACKGROUND_THREAD=str(threads - 1))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            there, before, after = (int(n) for n in done.stdout.split())
+            self.assertEqual(there, threads)
+            self.assertGreater(before, 0)
+            self.assertEqual(after == 0, threads == 2, f"{after} superslabs are kept")
 
     def test_json(self) -> None:
         done = self.preloaded("STATS", HAKMEM_SOFT_CAP="64:2")
