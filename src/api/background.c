@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#define PERIOD_NS 250000000u /* as often as slow paths look, see hak_cache_tick_any */
-
 /* A stack holds the thread-local data of all libraries too: if that does not fit into the first,
  * the second will do. */
 static const size_t stack_bytes[] = {(size_t)64 << 10, (size_t)8 << 20};
@@ -18,7 +16,7 @@ static const size_t stack_bytes[] = {(size_t)64 << 10, (size_t)8 << 20};
 static void *background_run(void *unused)
 {
     for (;;) {
-        hak_os_sleep_ns(PERIOD_NS);
+        hak_os_sleep_ns(HAK_TICK_NS);
         hak_cache_tick_any();
     }
     return unused;

@@ -102,12 +102,9 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
             break;
         bool fresh_zero;
         unsigned carved = hak_load_relaxed(&s->carved);
-        unsigned free = hak_load_relaxed(&s->free_blocks);
         if (HAK_UNLIKELY(s->purged_free_blocks != 0))
             hak_heap_regret_purge(s);
-        unsigned n = hak_slab_take_owner(s, out - got, want - got, &fresh_zero);
-        heap->free_bytes -=
-            (size_t)(free - hak_load_relaxed(&s->free_blocks)) * hak_class(cls)->size_bytes;
+        unsigned n = hak_heap_take_locked(heap, s, out - got, want - got, &fresh_zero);
         if (got == 0)
             *zero = fresh_zero;
         got += n;

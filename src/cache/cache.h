@@ -179,7 +179,8 @@ void hak_cache_thread_end(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);
-/* Slow paths call it now and then. A few times a second: collects for all threads that do not come
+#define HAK_TICK_NS 250000000u
+/* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */
 void hak_cache_tick_any(void);
 

@@ -38,6 +38,16 @@ static inline void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab
         hak_heap_settle_slow_locked(heap, s);
 }
 
+/* hak_slab_take_owner for a slab of the heap. */
+static inline unsigned hak_heap_take_locked(struct hak_heap *heap, struct hak_slab *s, void **out,
+                                            unsigned most, bool *fresh_zero)
+{
+    heap->free_bytes -= hak_slab_free_bytes(s);
+    unsigned blocks = hak_slab_take_owner(s, out, most, fresh_zero);
+    heap->free_bytes += hak_slab_free_bytes(s);
+    return blocks;
+}
+
 /* Makes the heap the owner of a slab that nobody owns or whose owner's lock is held too. */
 void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s);
 /* The slab leaves the heap's lists; the caller gives it its next owner, or none. */

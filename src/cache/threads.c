@@ -124,7 +124,6 @@ void hak_cache_thread_end(struct hak_heap *heap)
     hak_unlock(&registry.lock);
 }
 
-#define TICK_NS 250000000u
 #define IDLE_TICKS 16u /* a slab is idle if nothing has changed in it for so long */
 
 void hak_cache_tick_any(void)
@@ -132,7 +131,7 @@ void hak_cache_tick_any(void)
     static _Atomic(uint64_t) next_ns;
     uint64_t now = hak_os_now_ns();
     uint64_t next = hak_load_relaxed(&next_ns);
-    if (now < next || !hak_cas_relaxed(&next_ns, &next, now + TICK_NS) || next == 0)
+    if (now < next || !hak_cas_relaxed(&next_ns, &next, now + HAK_TICK_NS) || next == 0)
         return; /* 0: the first look at the clock */
     static _Atomic(uint32_t) ticks;
     bool look_for_idle = hak_add_relaxed(&ticks, 1u) % IDLE_TICKS == 0;
@@ -177,13 +176,6 @@ void hak_registry_bury(void)
     }
 }
 
-static void heap_take_one_locked(struct hak_heap *heap, struct hak_slab *s, void **out, bool *zero)
-{
-    heap->free_bytes -= hak_slab_free_bytes(s);
-    hak_slab_take_owner(s, out, 1, zero);
-    heap->free_bytes += hak_slab_free_bytes(s);
-}
-
 void *hak_cache_shared_alloc(unsigned cls, bool *zero)
 {
     void *out[1] = {NULL};
@@ -192,7 +184,7 @@ void *hak_cache_shared_alloc(unsigned cls, bool *zero)
     hak_heap_collect_locked(hak_orphans);
     struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
     if (s != NULL) {
-        heap_take_one_locked(hak_orphans, s, out + 1, zero);
+        hak_heap_take_locked(hak_orphans, s, out + 1, 1, zero);
         hak_heap_settle_locked(hak_orphans, s);
     }
     hak_unlock(&hak_orphans->lock);

@@ -36,12 +36,15 @@ WIDE = 140
 """Columns of a terminal that has room for everything."""
 
 
+def titled(title: str) -> Table:
+    """An empty table as all of them look."""
+    return Table(title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE)
+
+
 def benchmark_table(rows: list[Row], title: str, narrow: bool) -> Table:
     """One benchmark, a line for each allocator."""
     columns = text.columns_for(rows, narrow)
-    table = Table(
-        title=escape(title), title_justify="left", title_style="bold cyan", box=box.SIMPLE
-    )
+    table = titled(escape(title))
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
@@ -53,7 +56,7 @@ def benchmark_table(rows: list[Row], title: str, narrow: bool) -> Table:
 
 def means_table(means: list[Mean], title: str) -> Table:
     """Geometric means."""
-    table = Table(title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE)
+    table = titled(title)
     table.add_column("")
     for heading in ("time", "peak RSS", "RSS after idle", "completed", "failed"):
         table.add_column(heading, justify="right")
@@ -73,12 +76,7 @@ def means_table(means: list[Mean], title: str) -> Table:
 def groups_table(rows: list[Row]) -> Table:
     """Geometric means of each group: time and peak RSS."""
     groups = [group for group in GROUPS if any(row.group == group for row in rows)]
-    table = Table(
-        title="time / peak RSS in each group of benchmarks",
-        title_justify="left",
-        title_style="bold cyan",
-        box=box.SIMPLE,
-    )
+    table = titled("time / peak RSS in each group of benchmarks")
     table.add_column("")
     cells: dict[str, list[str]] = {}
     for group in groups:
@@ -98,12 +96,7 @@ def scaling_table(rows: list[Row]) -> Table | None:
     if not derived:
         return None
     names = list(dict.fromkeys(name for _, found in derived for name in found))
-    table = Table(
-        title="work of two threads in the time of one (2.00 is perfect)",
-        title_justify="left",
-        title_style="bold cyan",
-        box=box.SIMPLE,
-    )
+    table = titled("work of two threads in the time of one (2.00 is perfect)")
     table.add_column("")
     for name in names:
         table.add_column(name, justify="right")
