@@ -28,6 +28,21 @@ static inline unsigned hak_popcount64(uint64_t x)
     return (unsigned)__builtin_popcountll(x);
 }
 
+static inline uint64_t hak_rotate_right64(uint64_t x, unsigned by)
+{
+    return x >> (by % 64) | x << (-by % 64);
+}
+
+/* x * hak_inverse64(x) == 1 modulo 2^64 for odd x. Newton's iteration; each step doubles the number
+ * of right bits, of which x itself has three. */
+static inline uint64_t hak_inverse64(uint64_t x)
+{
+    uint64_t y = x;
+    for (unsigned bits = 3; bits < 64; bits *= 2)
+        y *= 2 - x * y;
+    return y;
+}
+
 static inline bool hak_is_pow2(size_t x)
 {
     return x != 0 && (x & (x - 1)) == 0;

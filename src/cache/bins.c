@@ -22,6 +22,7 @@
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_REFILLS 16u
+#define BIN_STREAK 2u
 #define REFILL_MAX_SLABS 4u
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
@@ -92,7 +93,7 @@ static void bins_refine(struct hak_heap *heap, unsigned cls)
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
-    unsigned want = ch->batch;
+    unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
     void **out = ch->stack + want + 1;
     unsigned got = 0;
     for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
@@ -158,35 +159,27 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     return hak_cache_pop(&heap->front, cls * 2u);
 }
 
-static void bins_settle_locked(struct hak_heap *heap, struct hak_slab_batch *batch)
+/* Returns the first blocks of a row, those of one slab, to it. How many they are. */
+static unsigned bins_put_locked(struct hak_heap *heap, unsigned cls, void **blocks, unsigned count)
 {
-    if (batch->slab == NULL)
-        return;
-    hak_slab_batch_end_owner(batch);
-    hak_heap_settle_locked(heap, batch->slab);
+    size_t slot = hak_slot_of(blocks[0]);
+    if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != (heap->front.tag | cls * 2)))
+        hak_misuse(HAK_DOUBLE_FREE, blocks[0], cls); /* its slab went, as all was free */
+    struct hak_slab *s = hak_slab_of_slot(slot, hak_class(cls));
+    unsigned put = hak_slab_put_owner(s, blocks, count);
+    if (HAK_UNLIKELY(put == 0))
+        hak_slab_no_block(cls, blocks[0]);
+    hak_heap_settle_locked(heap, s);
+    return put;
 }
 
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
-    const struct hak_class *c = hak_class(cls);
     struct hak_class_heap *ch = &heap->classes[cls];
-    struct hak_slab_batch batch = {0};
-    size_t last_slot = SIZE_MAX;
-    uint32_t entry = heap->front.tag | cls * 2;
     if (count == 0)
         return; /* the class may have no stack yet */
-    for (unsigned i = 1; i <= count; i++) {
-        size_t slot = hak_slot_of(ch->stack[i]);
-        if (slot != last_slot || batch.slab == NULL) {
-            bins_settle_locked(heap, &batch);
-            if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
-                hak_misuse(HAK_DOUBLE_FREE, ch->stack[i], cls); /* its slab went, as all was free */
-            batch = (struct hak_slab_batch){.slab = hak_slab_of_slot(slot, c)};
-            last_slot = slot;
-        }
-        hak_slab_batch_put_owner(&batch, cls, ch->stack[i]);
-    }
-    bins_settle_locked(heap, &batch);
+    for (unsigned done = 0; done < count;)
+        done += bins_put_locked(heap, cls, ch->stack + 1 + done, count - done);
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     memmove(ch->stack + 1, ch->stack + 1 + count,
             (size_t)(top - ch->stack - count) * sizeof(void *));
@@ -204,9 +197,9 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
     if (ch->stack == NULL) {
         bins_open(heap, cls);
     } else {
+        hak_heap_drain_locked(heap, cls, ch->overflowed ? ch->capacity : ch->batch);
         ch->overflowed = true;
         ch->volume = 0;
-        hak_heap_drain_locked(heap, cls, ch->batch);
         hak_count_owner(&heap->stats.drains, 1u);
     }
     hak_unlock(&heap->lock);

@@ -20,7 +20,8 @@ static void classes_describe(unsigned cls, size_t size)
     c->blocks = (uint16_t)(slots * HAK_SLOT_BYTES / size);
     c->inline_bits = c->blocks <= 64;
     c->offset_mask = (uint32_t)(slots * HAK_SLOT_BYTES - 1);
-    c->inverse = ((uint64_t)1 << 40) / size + 1;
+    c->even_bits = hak_ctz64(size);
+    c->inverse = hak_inverse64(size >> c->even_bits);
 }
 
 static size_t classes_step(size_t size)

@@ -22,9 +22,9 @@ struct hak_class { /* 32 bytes: indexed with a shift */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */
-    uint32_t unused;
-    uint64_t inverse; /* 2^40 / size, rounded up */
-    uint64_t unused_too;
+    uint32_t even_bits;   /* size == odd << even_bits */
+    uint64_t inverse;     /* odd * inverse == 1, modulo 2^64 */
+    uint64_t unused;
 };
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
@@ -54,10 +54,11 @@ static inline const struct hak_class *hak_class(unsigned cls)
     return &hak_tables.classes[cls];
 }
 
-/* offset / size for offsets within a slab: offset < 2^20 and size <= 2^16, so the error of the
- * inverse, below 2^16 in 2^40, never reaches the next integer (Granlund and Montgomery, "Division
- * by Invariant Integers", 1994). */
-static inline unsigned hak_block_index(const struct hak_class *c, size_t offset_bytes)
+/* offset / size where that is exact, else more than any number of blocks; also for offsets of
+ * blocks of other slabs and for negative ones. (Granlund and Montgomery, "Division by Invariant
+ * Integers using Multiplication", 1994, section 9: a test for divisibility that gives the
+ * quotient.) */
+static inline uint64_t hak_block_index(const struct hak_class *c, uint64_t offset_bytes)
 {
-    return (unsigned)((offset_bytes * c->inverse) >> 40);
+    return hak_rotate_right64(offset_bytes * c->inverse, c->even_bits);
 }

@@ -77,11 +77,12 @@ static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, v
     unsigned carved = hak_load_relaxed(&s->carved);
     if (carved >= c->blocks || most == 0)
         return 0;
-    size_t begin = (size_t)carved * c->size_bytes;
-    size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
-    unsigned end = hak_block_index(c, page_end - 1) +
-                   1; /* the block that reaches into the next page is the last */
-    end = (unsigned)hak_min(hak_min(end, carved + most), c->blocks);
+    unsigned end = (unsigned)hak_min(carved + most, c->blocks);
+    if (s->zero) { /* the block that reaches into the next page is the last */
+        size_t begin = (size_t)carved * c->size_bytes;
+        size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
+        end = (unsigned)hak_min(end, (page_end - 1) / c->size_bytes + 1);
+    }
     for (unsigned i = carved; i < end; i++)
         *--out = s->base + (size_t)i * c->size_bytes;
     hak_store_relaxed(&s->carved, (uint16_t)end);
@@ -105,7 +106,8 @@ static void *slab_block(const struct hak_slab *s, unsigned index)
     return s->base + (size_t)index * hak_class(s->cls)->size_bytes;
 }
 
-_Noreturn void hak_slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks)
+/* Blocks of a bitmap word were freed that were free already. */
+static _Noreturn void slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks)
 {
     hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(blocks)), s->cls);
 }
@@ -116,7 +118,7 @@ bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks
      * exchange sees it */
     uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
     if (HAK_UNLIKELY(before & blocks))
-        hak_slab_freed_twice(s, word, before & blocks);
+        slab_freed_twice(s, word, before & blocks);
     /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or
      * whoever clears it looks at the bits after that */
     return !hak_exchange_acq_rel(&s->in_inbox, true);
@@ -135,7 +137,7 @@ unsigned hak_slab_collect_owner(struct hak_slab *s)
         uint64_t free = hak_load_relaxed(&s->free_bits[w]);
         unsigned last = w * 64 + hak_log2_floor(bits);
         if (HAK_UNLIKELY(bits & free))
-            hak_slab_freed_twice(s, w, bits & free);
+            slab_freed_twice(s, w, bits & free);
         if (HAK_UNLIKELY(last >= carved))
             hak_misuse(HAK_NEVER_ALLOCATED, slab_block(s, last), s->cls);
         hak_store_relaxed(&s->free_bits[w], bits | free);
@@ -203,6 +205,13 @@ _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls)
     hak_text_decimal(&text, hak_class(cls)->size_bytes);
     hak_text_string(&text, " bytes)");
     hak_os_die(line);
+}
+
+void hak_slab_no_block(unsigned cls, const void *p)
+{
+    size_t offset = (uintptr_t)p & hak_class(cls)->offset_mask;
+    bool inside = offset % hak_class(cls)->size_bytes != 0;
+    hak_misuse(inside ? HAK_INTERIOR_FREE : HAK_NEVER_ALLOCATED, p, cls);
 }
 
 /* slab-counts: free_blocks is the number of free bits; carved is within the slab.

@@ -30,6 +30,8 @@ enum hak_misuse { HAK_DOUBLE_FREE, HAK_INTERIOR_FREE, HAK_NEVER_ALLOCATED };
 
 /* One line on stderr, then SIGABRT. */
 _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls);
+/* The same for an address in a slab of a class at which no block is: inside one, or none yet. */
+_Noreturn void hak_slab_no_block(unsigned cls, const void *p);
 
 struct hak_slab {
     /* Owner: under the lock of the owning heap. */
@@ -111,67 +113,42 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
  * slab into its owner's inbox. */
 bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
 
-/* The index of the block that begins at p; reports misuse and does not return if none does. */
+/* Any thread: the index of the block of a slab's class that begins at p; reports misuse and does
+ * not return if none does. */
 static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
 {
     const struct hak_class *c = hak_class(cls);
-    size_t offset = (uintptr_t)p & c->offset_mask;
-    unsigned index = hak_block_index(c, offset);
-    if (HAK_UNLIKELY((size_t)index * c->size_bytes != offset))
-        hak_misuse(HAK_INTERIOR_FREE, p, cls);
-    return index;
+    uint64_t index = hak_block_index(c, (uintptr_t)p & c->offset_mask);
+    if (HAK_UNLIKELY(index >= c->blocks))
+        hak_slab_no_block(cls, p);
+    return (unsigned)index;
 }
 
-/* Reports that blocks of a slab's bitmap word were freed that were free already. */
-_Noreturn void hak_slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks);
-
-/* Blocks of one bitmap word on their way back to their slab: blocks that are freed one after the
- * other often lie side by side. All on misuse report and do not return. */
-struct hak_slab_batch {
-    struct hak_slab *slab;
-    unsigned word;
-    unsigned blocks;
-    uint64_t bits;
-};
-
-static inline void hak_slab_batch_end_owner(struct hak_slab_batch *b)
+/* Returns blocks to their slab, in any order, up to the first that is not one of its blocks; how
+ * many those are. Reports a block that is free already and does not return. */
+static inline unsigned hak_slab_put_owner(struct hak_slab *s, void *const *blocks, unsigned count)
 {
-    struct hak_slab *s = b->slab;
-    if (b->bits == 0)
-        return;
-    uint64_t free = hak_load_relaxed(&s->free_bits[b->word]);
-    if (HAK_UNLIKELY(free & b->bits))
-        hak_slab_freed_twice(s, b->word, free & b->bits);
-    hak_store_relaxed(&s->free_bits[b->word], free | b->bits);
-    if (b->word < s->first_word)
-        s->first_word = (uint8_t)b->word;
-    hak_count_owner(&s->free_blocks, (uint16_t)b->blocks);
-    b->bits = 0;
-    b->blocks = 0;
-}
-
-static inline void hak_slab_batch_put_owner(struct hak_slab_batch *b, unsigned cls, const void *p)
-{
-    unsigned index = hak_block_checked_index(cls, p);
-    if (HAK_UNLIKELY(index >= hak_load_relaxed(&b->slab->carved)))
-        hak_misuse(HAK_NEVER_ALLOCATED, p, cls);
-    if (index / 64 != b->word) {
-        hak_slab_batch_end_owner(b);
-        b->word = index / 64;
+    const struct hak_class c = *hak_class(s->cls); /* copies: the stores below change none of it */
+    _Atomic(uint64_t) *bits = s->free_bits;
+    uintptr_t base = (uintptr_t)s->base;
+    unsigned carved = hak_load_relaxed(&s->carved);
+    uint64_t lowest = s->first_word * UINT64_C(64);
+    void *const *at = blocks;
+    for (; at < blocks + count; at++) {
+        uint64_t index = hak_block_index(&c, (uintptr_t)*at - base);
+        if (index >= carved)
+            break;
+        uint64_t free = hak_load_relaxed(&bits[index / 64]);
+        uint64_t bit = 1ull << (index % 64);
+        if (HAK_UNLIKELY(free & bit))
+            hak_misuse(HAK_DOUBLE_FREE, *at, s->cls);
+        hak_store_relaxed(&bits[index / 64], free | bit);
+        lowest = index < lowest ? index : lowest;
     }
-    uint64_t bit = 1ull << (index % 64);
-    if (HAK_UNLIKELY(b->bits & bit))
-        hak_misuse(HAK_DOUBLE_FREE, p, cls);
-    b->bits |= bit;
-    b->blocks++;
-}
-
-/* One block alone. */
-static inline void hak_slab_put_owner(struct hak_slab *s, unsigned cls, const void *p)
-{
-    struct hak_slab_batch b = {.slab = s};
-    hak_slab_batch_put_owner(&b, cls, p);
-    hak_slab_batch_end_owner(&b);
+    s->first_word = (uint8_t)(lowest / 64);
+    unsigned put = (unsigned)(at - blocks);
+    hak_count_owner(&s->free_blocks, (uint16_t)put);
+    return put;
 }
 
 /* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox

@@ -16,7 +16,9 @@ struct call {
 static void call_put(void *argument)
 {
     struct call *c = argument;
-    hak_slab_put_owner(c->slab, c->slab->cls, c->p);
+    void *block = (void *)c->p;
+    if (hak_slab_put_owner(c->slab, &block, 1) == 0)
+        hak_slab_no_block(c->slab->cls, c->p);
 }
 
 static void call_remote(void *argument)
@@ -138,7 +140,7 @@ static void a_remote_free_of_a_free_block_is_found_at_collection(void **state)
     (void)state;
     struct hak_slab *s = slab_of(1, 40);
     struct call c = {.slab = s, .p = block(s, 9), .word = 0, .bits = 1 << 9};
-    hak_slab_put_owner(s, s->cls, c.p);
+    call_put(&c);
     hak_slab_free_remote_any(s, c.word, c.bits);
     assert_dies(call_collect, &c, "double free of");
 }
@@ -157,7 +159,8 @@ static void verify_accepts_what_is_sound(void **state)
     (void)state;
     struct call c = {.slab = slab_of(0, 40)};
     assert_null(fake_os_last_words(call_verify, &c));
-    hak_slab_put_owner(c.slab, c.slab->cls, block(c.slab, 39));
+    c.p = block(c.slab, 39);
+    call_put(&c);
     assert_null(fake_os_last_words(call_verify, &c));
 }
 
@@ -166,7 +169,9 @@ static void verify_finds_each_broken_invariant(void **state)
     (void)state;
     struct call c = {.slab = slab_of(0, 40)};
     struct hak_slab *s = c.slab;
-    hak_slab_put_owner(s, s->cls, block(s, 3));
+    c.p = block(s, 3);
+    call_put(&c);
+    c.p = NULL;
 
     hak_store_relaxed(&s->free_blocks, (uint16_t)2);
     assert_non_null(fake_os_last_words(call_verify, &c));
