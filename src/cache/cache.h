@@ -20,6 +20,7 @@
 #include "slab/slab.h"
 
 #define HAK_OUTBOX_GROUPS 32u
+#define HAK_OUTBOX_MAX_BYTES ((uint32_t)64 << 10) /* then all of it is sent */
 /* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */
 #define HAK_LISTS 5u
 #define HAK_LIST_FULL 4u
@@ -67,8 +68,7 @@ struct hak_heap_stats {
 
 /* Blocks of one bitmap word that this thread has freed and not sent yet. */
 struct hak_outbox_group {
-    uintptr_t place; /* address of the slab's record + number of the word (records are 128 bytes
-                        apart); 0: empty */
+    uintptr_t place; /* address of the slab + number of the word; 0: empty */
     uint64_t blocks;
 };
 
@@ -135,6 +135,33 @@ HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, vo
     return true;
 }
 
+static inline struct hak_outbox_group *hak_outbox_group_of(struct hak_heap *heap, const void *p)
+{
+    return &heap->outbox[((uintptr_t)p / HAK_SLOT_BYTES) % HAK_OUTBOX_GROUPS];
+}
+
+static inline uintptr_t hak_outbox_place(unsigned cls, const void *p, uint64_t index)
+{
+    return ((uintptr_t)p & ~(uintptr_t)hak_class(cls)->offset_mask) + index / 64;
+}
+
+/* hak_cache_free_remote where the block joins a group that waits already. False: nothing was done.
+ */
+static inline bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls, const void *p)
+{
+    const struct hak_class *c = hak_class(cls);
+    uint64_t index = hak_block_index(c, (uintptr_t)p & c->offset_mask);
+    struct hak_outbox_group *g = hak_outbox_group_of(heap, p);
+    uint64_t bit = 1ull << (index % 64);
+    uint32_t bytes = heap->outbox_bytes + c->size_bytes;
+    if (HAK_UNLIKELY(index >= c->blocks || g->place != hak_outbox_place(cls, p, index) ||
+                     (g->blocks & bit) || bytes >= HAK_OUTBOX_MAX_BYTES))
+        return false;
+    g->blocks |= bit;
+    heap->outbox_bytes = bytes;
+    return true;
+}
+
 /* The class in which this thread places a size up to HAK_SMALL_MAX. */
 static inline unsigned hak_front_class(const struct hak_front *front, size_t size_bytes)
 {
@@ -156,8 +183,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
 void hak_cache_refresh(struct hak_heap *heap);
 /* Frees p, a block of a class of this heap, when its bin is full. */
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
-/* Frees p, a block of a class of another heap's slab; slot is p's. */
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, size_t slot, void *p);
+/* Frees p, a block of a class of another heap's slab. */
+void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p);
 /* Gives free pages of all heaps' slabs back to the system. Returns the bytes. */
 size_t hak_cache_purge(void);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */

@@ -117,8 +117,6 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-#define PLACE_WORD_MASK ((uintptr_t)sizeof(struct hak_slab) - 1)
-
 /* An owner that runs collects long before this many slabs wait for it. This one sleeps, or only
  * frees: whoever frees the next of its blocks does it instead. */
 #define INBOX_MOST_SLABS 16u
@@ -133,9 +131,9 @@ static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
 
 static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g)
 {
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a record's address and a word's number in one */
-    struct hak_slab *s = (struct hak_slab *)(g->place & ~PLACE_WORD_MASK);
-    unsigned word = g->place & PLACE_WORD_MASK;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): only the number of its slot is wanted */
+    struct hak_slab *s = hak_slab_record(hak_slot_of((void *)g->place));
+    unsigned word = g->place % HAK_SLOT_BYTES;
     hak_count_owner(&heap->stats.remote_frees, hak_popcount64(g->blocks));
     hak_count_owner(&heap->stats.remote_sends, 1u);
     bool first = hak_slab_free_remote_any(s, word, g->blocks);
@@ -156,13 +154,13 @@ void hak_outbox_flush(struct hak_heap *heap)
     hak_cache_tick_any();
 }
 
-#define OUTBOX_MAX_BYTES ((uint32_t)64 << 10)
-
-/* The group is another's, or it is time to send everything, or the block is in the group already.
- */
-static HAK_NOINLINE void outbox_add_slow(struct hak_heap *heap, struct hak_outbox_group *g,
-                                         uintptr_t place, uint64_t bit, const void *p, unsigned cls)
+/* The group is another's, or it is time to send everything, or something is wrong with p. */
+void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
 {
+    unsigned index = hak_block_checked_index(cls, p);
+    struct hak_outbox_group *g = hak_outbox_group_of(heap, p);
+    uintptr_t place = hak_outbox_place(cls, p, index);
+    uint64_t bit = 1ull << (index % 64);
     if (g->place == place && (g->blocks & bit))
         hak_misuse(HAK_DOUBLE_FREE, p, cls);
     if (g->place != 0 && g->place != place)
@@ -170,24 +168,8 @@ static HAK_NOINLINE void outbox_add_slow(struct hak_heap *heap, struct hak_outbo
     g->place = place;
     g->blocks |= bit;
     heap->outbox_bytes += hak_class(cls)->size_bytes;
-    if (heap->outbox_bytes >= OUTBOX_MAX_BYTES)
+    if (heap->outbox_bytes >= HAK_OUTBOX_MAX_BYTES)
         hak_outbox_flush(heap);
-}
-
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, size_t slot, void *p)
-{
-    const struct hak_class *c = hak_class(cls);
-    unsigned index = hak_block_checked_index(cls, p);
-    uintptr_t place = (uintptr_t)hak_slab_of_slot(slot, c) + index / 64;
-    uint64_t bit = 1ull << (index % 64);
-    struct hak_outbox_group *g = &heap->outbox[((uintptr_t)p >> 12) % HAK_OUTBOX_GROUPS];
-    uint32_t bytes = heap->outbox_bytes + c->size_bytes;
-    if (HAK_UNLIKELY(g->place != place || (g->blocks & bit) || bytes >= OUTBOX_MAX_BYTES)) {
-        outbox_add_slow(heap, g, place, bit, p, cls);
-        return;
-    }
-    g->blocks |= bit;
-    heap->outbox_bytes = bytes;
 }
 
 void hak_cache_shared_free(unsigned cls, void *p)

@@ -107,11 +107,10 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
         hak_heap_free_slow(p);
 }
 
-bool hak_heap_free_slow(void *p)
+/* What is not in a row of blocks of one other thread. */
+static HAK_NOINLINE bool route_free(void *p)
 {
-    size_t slot = hak_slot_of(p);
-    uint32_t entry =
-        slot < hak_load_relaxed(&hak_space.slots) ? hak_load_relaxed(hak_map_entry(slot)) : 0;
+    uint32_t entry = hak_map_lookup(p);
     uint32_t kind = entry & HAK_KIND_MASK;
     if (HAK_UNLIKELY(entry == 0))
         return false;
@@ -119,13 +118,28 @@ bool hak_heap_free_slow(void *p)
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return hak_large_free(p, entry);
     struct hak_front *front = hak_self;
-    if (HAK_UNLIKELY(slot >= front->slots)) /* always so without a heap */
+    if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
     else if ((entry ^ front->tag) != kind)
-        hak_cache_free_remote(hak_heap_of_front(front), kind / 2, slot, p);
+        hak_cache_free_remote(hak_heap_of_front(front), kind / 2, p);
     else
         hak_cache_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;
+}
+
+bool hak_heap_free_slow(void *p)
+{
+    struct hak_front *front = hak_self;
+    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
+    if (HAK_LIKELY(slot < front->slots)) {
+        uint32_t entry = hak_load_relaxed(&front->map[slot]);
+        uint32_t kind = entry & HAK_KIND_MASK;
+        if (HAK_LIKELY(entry != 0) && HAK_LIKELY(kind < HAK_KIND_CLASSES) &&
+            (entry ^ front->tag) != kind &&
+            hak_cache_try_free_remote(hak_heap_of_front(front), kind / 2, p))
+            return true;
+    }
+    return route_free(p);
 }
 
 size_t hak_heap_usable_bytes(const void *p)
