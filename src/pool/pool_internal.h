@@ -26,6 +26,7 @@ struct pool {
     _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
     _Atomic(uint64_t) evicted_ns, next_tick_ns;
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
+    _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
     _Atomic(bool) exact;             /* see hak_whole_be_exact */
     _Atomic(size_t) moved_pieces;    /* of huge blocks, about: mappings that do not merge */
     _Atomic(uint32_t)

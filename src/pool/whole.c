@@ -38,13 +38,18 @@ static void whole_count_unmapped(size_t superslabs)
  * for the first and a waste for the second. What the program did with the last ones that it freed
  * tells which to expect: of each a few pages are looked at (a call each), more of a larger one, in
  * the first half, because what lies behind the bytes asked for may have been given back. After so
- * many that were in memory huge pages are asked for; after one that was not, no longer. */
+ * many that were in memory huge pages are asked for, and one block in 16 is looked at; after a page
+ * that was not, no longer. */
 #define DENSE_ENOUGH 8u
+#define DENSE_LOOK_EVERY 16u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)4 << 20)
 
 static void whole_learn(const struct hak_whole *w)
 {
+    if (hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH &&
+        hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY != 0)
+        return;
     size_t samples = hak_min(1 + w->mapped_bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
     for (size_t i = 0; i < samples; i++) {
         size_t at = hak_round_down(w->mapped_bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);

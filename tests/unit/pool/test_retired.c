@@ -497,9 +497,14 @@ static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state
         hak_whole_give(&w);
         hak_pool_trim();
     }
-    struct hak_whole w = take(3, &zero);
-    hak_whole_give(&w); /* not used at all */
-    assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), 0);
+    unsigned unused = 0; /* then one block in 16 */
+    while (hak_load_relaxed(&hak_pool.dense_samples) != 0) {
+        struct hak_whole w = take(3, &zero);
+        hak_whole_give(&w);
+        hak_pool_trim();
+        unused++;
+    }
+    assert_in_range(unused, 2, 16);
 }
 
 static const struct CMUnitTest tests[] = {
