@@ -159,27 +159,25 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     return hak_cache_pop(&heap->front, cls * 2u);
 }
 
-/* Returns the first blocks of a row, those of one slab, to it. How many they are. */
-static unsigned bins_put_locked(struct hak_heap *heap, unsigned cls, void **blocks, unsigned count)
-{
-    size_t slot = hak_slot_of(blocks[0]);
-    if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != (heap->front.tag | cls * 2)))
-        hak_misuse(HAK_DOUBLE_FREE, blocks[0], cls); /* its slab went, as all was free */
-    struct hak_slab *s = hak_slab_of_slot(slot, hak_class(cls));
-    unsigned put = hak_slab_put_owner(s, blocks, count);
-    if (HAK_UNLIKELY(put == 0))
-        hak_slab_no_block(cls, blocks[0]);
-    hak_heap_settle_locked(heap, s);
-    return put;
-}
-
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    const struct hak_class *c = hak_class(cls);
+    uint32_t entry = heap->front.tag | cls * 2;
+    void **end = ch->stack + 1 + count;
     if (count == 0)
         return; /* the class may have no stack yet */
-    for (unsigned done = 0; done < count;)
-        done += bins_put_locked(heap, cls, ch->stack + 1 + done, count - done);
+    for (void **at = ch->stack + 1; at < end;) {
+        size_t slot = hak_slot_of(*at);
+        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
+            hak_misuse(HAK_DOUBLE_FREE, *at, cls); /* its slab went, as all was free */
+        struct hak_slab *s = hak_slab_of_slot(slot, c);
+        unsigned put = hak_slab_put_owner(s, c, at, (unsigned)(end - at));
+        if (HAK_UNLIKELY(put == 0))
+            hak_slab_no_block(cls, *at);
+        hak_heap_settle_locked(heap, s);
+        at += put;
+    }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     memmove(ch->stack + 1, ch->stack + 1 + count,
             (size_t)(top - ch->stack - count) * sizeof(void *));

@@ -126,16 +126,18 @@ static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
 
 /* Returns blocks to their slab, in any order, up to the first that is not one of its blocks; how
  * many those are. Reports a block that is free already and does not return. */
-static inline unsigned hak_slab_put_owner(struct hak_slab *s, void *const *blocks, unsigned count)
+static inline unsigned hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c,
+                                          void *const *blocks, unsigned count)
 {
-    const struct hak_class c = *hak_class(s->cls); /* copies: the stores below change none of it */
-    _Atomic(uint64_t) *bits = s->free_bits;
+    _Atomic(uint64_t) *bits = s->free_bits; /* copies: the stores below change none of these */
+    uint64_t inverse = c->inverse;
+    unsigned even_bits = c->even_bits;
     uintptr_t base = (uintptr_t)s->base;
     unsigned carved = hak_load_relaxed(&s->carved);
     uint64_t lowest = s->first_word * UINT64_C(64);
     void *const *at = blocks;
     for (; at < blocks + count; at++) {
-        uint64_t index = hak_block_index(&c, (uintptr_t)*at - base);
+        uint64_t index = hak_rotate_right64(((uintptr_t)*at - base) * inverse, even_bits);
         if (index >= carved)
             break;
         uint64_t free = hak_load_relaxed(&bits[index / 64]);

@@ -43,7 +43,7 @@ static unsigned take_all(struct hak_slab *s, char **blocks)
 
 static void put(struct hak_slab *s, void *p)
 {
-    assert_int_equal(hak_slab_put_owner(s, &p, 1), 1);
+    assert_int_equal(hak_slab_put_owner(s, hak_class(s->cls), &p, 1), 1);
 }
 
 static void a_slab_gives_every_block_once_in_ascending_order(void **state)
