@@ -55,6 +55,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     const struct hak_class *c = hak_class(s->cls);
+    hak_slab_end_owner(s);
     hak_heap_disown_locked(heap, s);
     hak_store_seq_cst(&s->owner, NULL); /* ORDER: [slab-owner] */
     slabs_set_map(s, 0);
@@ -126,6 +127,9 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     return ch->slabs_taken < SLABS_BEFORE_DENSE || hak_class(cls)->slots > 1 ? 0 : HAK_POOL_DENSE;
 }
 
+/* Memory in a class, of all threads, from which on the fine class below it is worth having. */
+#define REFINE_FROM_SLOTS 64u
+
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *s = slabs_try_find_locked(heap, cls);
@@ -133,6 +137,8 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         return s;
     unsigned slots = hak_class(cls)->slots;
     unsigned label = cls | slabs_density_locked(heap, cls);
+    if (hak_pool_slots_in_use(cls) >= REFINE_FROM_SLOTS)
+        hak_classes_refine(cls);
     size_t slot;
     bool zero;
     bool found = false;

@@ -16,12 +16,7 @@
 static void *no_blocks[1];
 
 #define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
-#define BINS_CLOSED_8                                                                              \
-    BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED, BIN_CLOSED
-#define BINS_CLOSED                                                                                \
-    {BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8,                    \
-     BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8, BINS_CLOSED_8}
-_Static_assert(HAK_CLASSES == 80, "the initialisers above close every bin");
+#define BINS_CLOSED {[0 ... HAK_CLASSES - 1] = BIN_CLOSED}
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};

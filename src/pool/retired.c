@@ -7,7 +7,7 @@
  * take from them.
  * - EMPTY slots of superslabs in which other slots are in use.
  *
- * Both together may be an eighth of what is in use, at least 4 MiB, and what experience adds to
+ * Both together may be an eighth of what is in use, at least 2 MiB, and what experience adds to
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
  * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (16
  * MiB at least); memory that grew old unused was kept wrongly, and the limit falls by as much. What
@@ -20,7 +20,7 @@
 #include "os/trace.h"
 #include "pool/pool_internal.h"
 
-#define KEPT_MIN_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
+#define KEPT_MIN_SLOTS HAK_SLOTS
 #define KEPT_SHARE 8
 #define EXTRA_SHARE 4
 #define EXTRA_MIN_SLOTS ((size_t)(16 << 20) / HAK_SLOT_BYTES)

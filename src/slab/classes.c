@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: fills the tables of size classes. See classes.h. Called once, at the start. */
+ * slab: fills the tables of size classes. See classes.h. */
 #include "slab/slab.h"
 
-#define MOST_SLOTS 16u
-#define MIN_BLOCKS 8u /* in a slab, so that what a slab's tail wastes stays below 1/16 */
+#define MOST_SLOTS 4u
+#define PARTS_FROM 56u /* the first class that is a part of MOST_SLOTS slots */
+static const uint8_t parts[] = {28, 26, 24, 22, 20, 18, 16, 15, 14, 13,
+                                12, 11, 10, 9,  8,  7,  6,  5,  4};
+_Static_assert(PARTS_FROM + sizeof parts == HAK_CLASSES, "the last class is of 64 KiB");
 
 struct hak_class_tables hak_tables;
 
-static void classes_describe(unsigned cls, size_t size)
+/* As many slots as it takes that what a slab's tail wastes is a sixteenth at most. */
+static void classes_describe(unsigned cls, size_t size, bool fine)
 {
     struct hak_class *c = &hak_tables.classes[cls];
     unsigned slots = 1;
-    while (slots < MOST_SLOTS && (slots * HAK_SLOT_BYTES / size < MIN_BLOCKS ||
-                                  slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16))
+    while (slots < MOST_SLOTS && slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16)
         slots *= 2;
     c->size_bytes = (uint32_t)size;
     c->slots = (uint8_t)slots;
@@ -22,28 +25,45 @@ static void classes_describe(unsigned cls, size_t size)
     c->offset_mask = (uint32_t)(slots * HAK_SLOT_BYTES - 1);
     c->even_bits = hak_ctz64(size);
     c->inverse = hak_inverse64(size >> c->even_bits);
+    c->fine = fine;
 }
 
-static size_t classes_step(size_t size)
+static size_t classes_bytes(unsigned cls)
 {
-    if (size < 128)
-        return 16;
-    size_t doubling = (size_t)1 << hak_log2_floor(size);
-    return doubling / 8;
+    if (cls < 8)
+        return (cls + 1) * (size_t)16;
+    if (cls < PARTS_FROM) /* the n-th eighth of a doubling behind its beginning */
+        return (cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1));
+    return hak_round_down(MOST_SLOTS * HAK_SLOT_BYTES / parts[cls - PARTS_FROM], 128);
+}
+
+static void classes_place(unsigned cls, size_t *tiny, size_t *small)
+{
+    size_t size = hak_class(cls)->size_bytes;
+    for (; *tiny * 16 <= size && *tiny * 16 <= HAK_TINY_MAX; (*tiny)++)
+        hak_tables.tiny_kind[*tiny] = (uint8_t)(2 * cls);
+    for (; *small * 128 <= size && !hak_class(cls)->fine; (*small)++)
+        hak_store_relaxed(&hak_tables.small_kind[*small], (uint8_t)(2 * cls));
 }
 
 void hak_classes_start(void)
 {
-    unsigned cls = 0;
     size_t tiny = 0;
     size_t small = 0;
-    for (size_t size = 16; size <= HAK_SMALL_MAX; size += classes_step(size), cls++) {
-        classes_describe(cls, size);
-        for (; tiny * 16 <= size && tiny * 16 <= HAK_TINY_MAX; tiny++)
-            hak_tables.tiny_kind[tiny] = (uint8_t)(2 * cls);
-        for (; small * 128 <= size; small++)
-            hak_store_relaxed(&hak_tables.small_kind[small], (uint8_t)(2 * cls));
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1;
+        classes_describe(cls, classes_bytes(cls), fine);
+        classes_place(cls, &tiny, &small);
     }
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_tables.coarse_kind[i] = hak_tables.tiny_kind[hak_max((size_t)1 << hak_log2_ceil(i), 2)];
+}
+
+void hak_classes_refine(unsigned cls)
+{
+    if (cls == 0 || !hak_class(cls - 1)->fine)
+        return;
+    size_t i = hak_class(cls - 1)->size_bytes / 128;
+    for (; hak_load_relaxed(&hak_tables.small_kind[i]) == cls * 2; i--)
+        hak_store_relaxed(&hak_tables.small_kind[i], (uint8_t)((cls - 1) * 2));
 }

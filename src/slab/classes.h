@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: the size classes. Steps of 16 bytes to 128, then eight classes a doubling to 64 KiB. (Four
- * a doubling above 4 KiB cost sqlite, whose pages take a little more than 4 KiB, a quarter of its
- * memory.) The tables are filled once at the start; before that, every look-up gives class 0, which
- * no thread can serve then. */
+ * slab: the size classes. Steps of 16 bytes to 128, eight classes a doubling to 8 KiB, then parts
+ * of four slots, from a 28th to a quarter. The tables are filled once at the start; before that,
+ * every look-up gives class 0, which no thread can serve then.
+ *
+ * Each class in use costs a slab that is partly empty and a few blocks in a bin, so of the large
+ * ones every other is left out (`fine`) until the process has so much memory in the class above it
+ * that what its blocks waste weighs more. (All of them from the start cost python3 2 MiB of 30; the
+ * even ones alone an eighth more where all memory is in blocks of 16 to 32 KiB.) */
 #pragma once
 
 #include "space/space.h"
 
-#define HAK_CLASSES 80u
+#define HAK_CLASSES 75u
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
@@ -18,13 +22,13 @@ _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice 
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
     uint16_t blocks;      /* in a slab */
-    uint8_t slots;        /* a slab is this many slots: 1, 2, 4, 8 or 16 */
+    uint8_t slots;        /* a slab is this many slots: 1, 2 or 4 */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */
     uint32_t even_bits;   /* size == odd << even_bits */
     uint64_t inverse;     /* odd * inverse == 1, modulo 2^64 */
-    uint64_t unused;
+    bool fine;            /* its sizes go to the next class until hak_classes_refine */
 };
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
@@ -32,13 +36,16 @@ struct hak_class_tables {
     /* Kinds of sizes up to HAK_TINY_MAX at two levels; a thread begins with the coarse ones. */
     uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32 */
     uint8_t tiny_kind[HAK_TINY_KINDS];   /* all there are */
-    /* Atomic: a thread without a heap may look before the start. */
+    /* Atomic: a thread without a heap may look before the start, and it may be refined. */
     _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1];
     struct hak_class classes[HAK_CLASSES];
 };
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
 
 void hak_classes_start(void);
+/* From now on the sizes for which there is a fine class below `cls` go there. Any thread, at any
+ * time after the start. */
+void hak_classes_refine(unsigned cls);
 
 /* size <= HAK_SMALL_MAX. */
 static inline unsigned hak_class_of(size_t size_bytes)

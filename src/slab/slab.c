@@ -151,6 +151,15 @@ unsigned hak_slab_collect_owner(struct hak_slab *s)
     return collected;
 }
 
+void hak_slab_end_owner(const struct hak_slab *s)
+{
+    for (unsigned w = 0; w < hak_slab_words(hak_class(s->cls)); w++) {
+        uint64_t bits = hak_load_relaxed(&s->remote_bits[w]);
+        if (HAK_UNLIKELY(bits != 0))
+            slab_freed_twice(s, w, bits);
+    }
+}
+
 /* The first block at or after `from` whose free bit is `free`; `carved` if there is none. */
 static unsigned slab_next(const struct hak_slab *s, unsigned from, unsigned carved, bool free)
 {

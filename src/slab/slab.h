@@ -157,6 +157,10 @@ static inline unsigned hak_slab_put_owner(struct hak_slab *s, const struct hak_c
  * flag is the caller's. */
 unsigned hak_slab_collect_owner(struct hak_slab *s);
 
+/* Before a slab of which no block is in use is released: what another thread has freed, too, was
+ * freed twice. Reports it and does not return. */
+void hak_slab_end_owner(const struct hak_slab *s);
+
 /* Gives the pages in which no block is in use back to the system; they stay mapped, and blocks in
  * them free. Returns the bytes; 0 also if nothing has become free since the last time. */
 size_t hak_slab_purge_owner(struct hak_slab *s);

@@ -152,7 +152,7 @@ class TestStats(CommandCase):
         self.assertEqual(stats["schema_version"], 1)
         self.assertRegex(stats["version"], r"^\d+\.\d+\.\d+$")
         classes = stats["classes"]
-        self.assertEqual(len(classes), 80)
+        self.assertEqual(len(classes), 75)
         self.assertEqual(sorted(c["size_bytes"] for c in classes), [c["size_bytes"] for c in classes])
         self.assertEqual([c["soft_cap_bytes"] for c in classes if c["size_bytes"] == 64], [2 << 20])
         control = stats["control"]

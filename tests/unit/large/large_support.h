@@ -13,9 +13,14 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
+/* With 4 MiB for what nobody uses. */
 static inline void start(void)
 {
     assert_int_equal(hak_space_start(), 0);
+    hak_pool_configure(&(struct hak_pool_config){.retired_max_count = 1024,
+                                                 .retired_max_bytes = 4 * MIB,
+                                                 .retired_max_age_ns = 1000000000u,
+                                                 .huge_pages_from_bytes = 16 * MIB});
 }
 
 static inline char *allocate(size_t bytes)

@@ -38,6 +38,7 @@ static void kept_memory_goes_before_a_huge_block_is_refused(void **state)
 {
     (void)state;
     start();
+    hak_pool_configure(&(struct hak_pool_config){2, 4 << 20, SECOND_NS, SIZE_MAX});
     hak_pool_set_limit(8);
     size_t slots[8];
     for (unsigned i = 0; i < 8; i++)

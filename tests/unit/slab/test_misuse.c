@@ -56,7 +56,7 @@ static char *block(struct hak_slab *s, size_t index)
     return s->base + index * hak_class(s->cls)->size_bytes;
 }
 
-/* A slab of which the first `taken` blocks are in use. */
+/* A slab of which the first `taken` blocks are in use, or all if it has fewer. */
 static struct hak_slab *slab_of(unsigned cls, unsigned taken)
 {
     size_t first;
@@ -68,6 +68,7 @@ static struct hak_slab *slab_of(unsigned cls, unsigned taken)
     }
     assert_int_equal(hak_space_take(1, 1, HAK_SUPERSLAB_BYTES, true, &first), 0);
     struct hak_slab *s = hak_slab_make_owner(first * HAK_SLOTS, cls, true);
+    taken = (unsigned)hak_min(taken, hak_class(cls)->blocks);
     for (unsigned got = 0; got < taken;)
         got += hak_slab_take_owner(s, out + 64, taken - got, &zero);
     return s;
@@ -78,7 +79,7 @@ static void a_second_put_is_a_double_free(void **state)
     (void)state;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         struct hak_slab *s = slab_of(cls, 8);
-        struct call c = {.slab = s, .p = block(s, 3)};
+        struct call c = {.slab = s, .p = block(s, hak_class(cls)->blocks > 3 ? 3 : 0)};
         assert_null(fake_os_last_words(call_put, &c));
         assert_dies(call_put, &c, "double free of");
         hak_slab_verify_owner(s);
@@ -91,18 +92,18 @@ static void a_pointer_into_a_block_is_refused_at_every_offset(void **state)
     for (unsigned cls = 0; cls < HAK_CLASSES; cls += 5) {
         struct hak_slab *s = slab_of(cls, 8);
         for (size_t offset = 1; offset < hak_class(cls)->size_bytes; offset += 1 + cls * 13) {
-            struct call c = {.slab = s, .p = block(s, 2) + offset};
+            struct call c = {.slab = s, .p = block(s, 0) + offset};
             assert_dies(call_put, &c, "invalid free of");
             assert_dies(call_put, &c, "points into a block");
         }
-        assert_int_equal(hak_slab_used_blocks(s), 8);
+        assert_int_equal(hak_slab_used_blocks(s), hak_min(8, hak_class(cls)->blocks));
     }
 }
 
 static void a_block_that_was_never_given_out_is_refused(void **state)
 {
     (void)state;
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    for (unsigned cls = 0; hak_class(cls)->blocks > 5; cls++) {
         struct hak_slab *s = slab_of(cls, 5);
         struct call c = {.slab = s, .p = block(s, 5)};
         assert_dies(call_put, &c, "never allocated");
@@ -154,6 +155,24 @@ static void a_remote_free_of_a_block_never_given_out_is_found_at_collection(void
     assert_dies(call_collect, &c, "never allocated");
 }
 
+static void call_end(void *argument)
+{
+    hak_slab_end_owner(((struct call *)argument)->slab);
+}
+
+static void a_remote_free_of_a_block_of_an_empty_slab_is_found_at_its_end(void **state)
+{
+    (void)state;
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 2) {
+        struct call c = {.slab = slab_of(cls, 1), .bits = 1};
+        c.p = block(c.slab, 0);
+        call_put(&c);
+        assert_null(fake_os_last_words(call_end, &c));
+        hak_slab_free_remote_any(c.slab, 0, 1);
+        assert_dies(call_end, &c, "double free of");
+    }
+}
+
 static void verify_accepts_what_is_sound(void **state)
 {
     (void)state;
@@ -200,6 +219,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_second_remote_free_is_a_double_free),
     cmocka_unit_test(a_remote_free_of_a_free_block_is_found_at_collection),
     cmocka_unit_test(a_remote_free_of_a_block_never_given_out_is_found_at_collection),
+    cmocka_unit_test(a_remote_free_of_a_block_of_an_empty_slab_is_found_at_its_end),
     cmocka_unit_test(verify_accepts_what_is_sound),
     cmocka_unit_test(verify_finds_each_broken_invariant),
 };
