@@ -21,7 +21,7 @@ static const char usage[] =
     "  --fork           fork meanwhile; children allocate and free\n"
     "  --records N      blocks that each thread holds at most, and that wait between them (1024)\n"
     "  --allow-enomem   a refused allocation is no failure\n"
-    "  --recover        at the end memory must be to be had again: waits for the end of refusals\n"
+    "  --recover        at the end, without refusals (faults/refuse), all memory is to be had\n"
     "  --refuse ERROR   after half of the time the kernel refuses all further calls for memory with\n"
     "                   ENOMEM, EAGAIN, EPERM or ENOSYS (seccomp); needs --lives 1\n"
     "  --footprint      resident memory may not drift by more than 2%, nor exceed 1.2 x live + 16 "

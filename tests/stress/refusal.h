@@ -14,8 +14,8 @@ void refusal_begin(int error);
 /* What was freed since must be to be had again, without the system. */
 void refusal_check(void);
 
-/* Waits for the end of refusals that somebody else makes (faults/refuse), then memory of all sizes
- * must be to be had. Prints what the process holds when everything was freed and trimmed. */
+/* Ends the refusals that faults/refuse makes: at once memory of all sizes must be to be had. Prints
+ * what the process holds when everything was freed and trimmed. */
 void refusal_recover(void);
 
 #endif
