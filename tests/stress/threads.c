@@ -184,18 +184,26 @@ static size_t consume(bool allocates)
     return sum / samples;
 }
 
+static void *consumer_thread(void *allocates)
+{
+    return (void *)consume(allocates != NULL);
+}
+
 static size_t run_consumer(bool allocates)
 {
-    pthread_t ids[PRODUCERS];
+    pthread_t ids[PRODUCERS], consumer_id;
     for (uintptr_t i = 0; i < PRODUCERS; i++) {
         int error = pthread_create(&ids[i], NULL, produce, (void *)i);
         if (error)
             shadow_fail(NULL, "no thread: %s", strerror(error));
     }
-    size_t kib = consume(allocates);
+    void *kib = NULL;
+    if (pthread_create(&consumer_id, NULL, consumer_thread, allocates ? "" : NULL) != 0)
+        shadow_fail(NULL, "no thread");
+    pthread_join(consumer_id, &kib);
     for (int i = 0; i < PRODUCERS; i++)
         pthread_join(ids[i], NULL);
-    return kib;
+    return (size_t)kib;
 }
 
 static size_t in_child(bool allocates)
