@@ -18,7 +18,8 @@ SKIP = 77
 
 def make_group(limit: int) -> tuple[Path, Path] | str:
     """A group below this process's own, and the file that tells its peak. Else the reason why not."""
-    here = {line.split(":")[1]: line.split(":")[2].strip() for line in Path("/proc/self/cgroup").open(encoding="ascii")}
+    lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    here = {line.split(":")[1]: line.split(":")[2] for line in lines}
     tries = []
     for mount in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
         is_old = mount.name == "memory"
@@ -46,9 +47,10 @@ def main() -> int:
         print(f"skipped: no control group with a limit can be made here ({made})")
         return SKIP
     group, peak = made
+    members = group / "cgroup.procs"
     try:
         done = subprocess.run(sys.argv[2:], check=False,
-                              preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii"))
+                              preexec_fn=lambda: members.write_text(str(os.getpid()), encoding="ascii"))
         if peak.exists():
             print(f"cgroup: limit {sys.argv[1]} MiB, at most {int(peak.read_text(encoding='ascii')) >> 20} MiB used")
     finally:

@@ -9,9 +9,9 @@ munmap, mprotect, mremap, madvise, any of them) the k-th is refused once, or tha
 EAGAIN, for k from 1 to 500 or until the program makes no such call any more. `--sample` takes a few k only.
 
 What must hold: no signal ends a program inside the library, the library does not end it, nothing hangs. (Some programs
-do not look whether they got memory: a signal in their own code is theirs if it is for a null pointer.) The stress
-test must find its blocks intact and, when the refusals are over, get memory of all sizes, and hold no more than
-without a refusal. A real program prints what it prints without refusals, or ends with a status and a message of its own.
+do not look whether they got memory: a signal in their own code is theirs if it is for a null pointer.) The stress test
+must find its blocks intact and, when the refusals are over, get memory of all sizes, and hold no more than without a
+refusal. A real program prints what it prints without refusals, or ends with a status and a message of its own.
 
 Ends with a line for each case, and status 0, 1 (something failed) or 77 (the system permits no tracing).
 
@@ -78,7 +78,7 @@ class Run:
     status: int
     out: str
     err: str
-    report: Counter
+    report: Counter[str]
     signals: list[str]
 
 
@@ -89,8 +89,8 @@ class Result:
     runs: int = 0
     refused: int = 0
     unaffected: int = 0
-    own_error: Counter = field(default_factory=Counter)
-    elsewhere: Counter = field(default_factory=Counter)
+    own_error: Counter[str] = field(default_factory=Counter)
+    elsewhere: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     worst_resident_kib: int = 0
     worst_mapped_kib: int = 0
@@ -130,7 +130,7 @@ class Runner:
                                       timeout=TIMEOUT_SECONDS, check=False)
             except subprocess.TimeoutExpired as expired:
                 return Run(-1, "", f"hung: {' '.join(expired.cmd[:10])}", Counter(), [])
-            counts: Counter = Counter()
+            counts: Counter[str] = Counter()
             signals = []
             for line in report:
                 name, value = line.rstrip().split(" ", 1)
@@ -156,16 +156,24 @@ class Runner:
             return f"the library ended it: {run.err[-500:]}"
         if any("libhakmem" in signal or "not a null" in signal for signal in run.signals):
             return f"signal {run.signals}"
-        if case.is_stress:
-            mapped, resident = self.footprint(run)
-            if run.status != 0 or mapped < 0:
-                return f"status {run.status}, signals {run.signals}: {run.err[-700:]}"
-            base_mapped, base_resident = self.footprint(plain)
-            result.worst_resident_kib = max(result.worst_resident_kib, resident - base_resident)
-            result.worst_mapped_kib = max(result.worst_mapped_kib, mapped - base_mapped)
-            if resident > base_resident + SPARE_RESIDENT_KIB or mapped > base_mapped + SPARE_MAPPED_KIB:
-                return f"memory is lost: {mapped} KiB mapped, {resident} resident; {base_mapped} and {base_resident} before"
-            return ""
+        return self.judge_stress(plain, run, result) if case.is_stress else self.judge_program(plain, run, result)
+
+    def judge_stress(self, plain: Run, run: Run, result: Result) -> str:
+        """The stress test: it may not fail, nor hold more than without refusals."""
+        mapped, resident = self.footprint(run)
+        if run.status != 0 or mapped < 0:
+            return f"status {run.status}, signals {run.signals}: {run.err[-700:]}"
+        base_mapped, base_resident = self.footprint(plain)
+        result.unaffected += 1
+        result.worst_resident_kib = max(result.worst_resident_kib, resident - base_resident)
+        result.worst_mapped_kib = max(result.worst_mapped_kib, mapped - base_mapped)
+        if resident > base_resident + SPARE_RESIDENT_KIB or mapped > base_mapped + SPARE_MAPPED_KIB:
+            return (f"memory is lost: {mapped} KiB mapped, {resident} resident; "
+                    f"{base_mapped} and {base_resident} without refusals")
+        return ""
+
+    def judge_program(self, plain: Run, run: Run, result: Result) -> str:
+        """A real program: its usual output, or an error of its own."""
         if run.status == plain.status and run.out == plain.out:
             result.unaffected += 1
         elif run.signals:
@@ -173,7 +181,8 @@ class Runner:
         elif run.status == 0:
             return f"another output and no error: {run.out[:200]!r} {run.err[:300]!r}"
         else:
-            result.own_error[f"status {run.status}: {run.err.strip().splitlines()[-1][:80] if run.err.strip() else ''}"] += 1
+            last = run.err.strip().splitlines()[-1][:80] if run.err.strip() else ""
+            result.own_error[f"status {run.status}: {last}"] += 1
         return ""
 
     def series(self, case: Case, plain: Run, ks: list[int], options: list[str], result: Result) -> None:
@@ -182,7 +191,7 @@ class Runner:
         for begin in range(0, len(ks), step):
             some = ks[begin:begin + step]
             runs = list(self.pool.map(lambda k: self.run(case, [*options, "--nth", str(k)]), some))
-            for k, run in zip(some, runs):
+            for k, run in zip(some, runs, strict=True):
                 result.runs += 1
                 result.refused += run.report["refused_any"]
                 wrong = self.judge(case, plain, run, result)
@@ -200,7 +209,8 @@ def inject(runner: Runner, case: Case, sample: bool) -> Result:
         print("skipped: this system permits no tracing")
         sys.exit(SKIP)
     if plain.status not in (0, 1) or plain.report["mmap"] == 0 or not plain.out or plain.err:
-        result.failures.append(f"without refusals: status {plain.status}, {plain.report['mmap']} calls: {plain.err[-500:]}")
+        result.failures.append(f"without refusals: status {plain.status}, {plain.report['mmap']} calls: "
+                               f"{plain.err[-500:]}")
         return result
     ks = list(SAMPLE) if sample else list(range(1, MOST + 1))
     kinds = ("any", "munmap", "madvise", "mremap") if sample else KINDS
@@ -260,9 +270,10 @@ def main() -> int:
         begin = time.monotonic()
         result = (limit_mappings if name == "mappings" else inject)(runner, known[name], not arguments.all)
         print(f"{name}: {result.runs} runs, {result.refused} calls refused, {len(result.failures)} failures, "
-              f"{time.monotonic() - begin:.0f} s; unaffected {result.unaffected}, own error {result.own_error.total()}, "
-              f"signal elsewhere {result.elsewhere.total()}; at most {result.worst_resident_kib} KiB more resident, "
-              f"{result.worst_mapped_kib} more mapped", flush=True)
+              f"{time.monotonic() - begin:.0f} s; unaffected {result.unaffected}, "
+              f"own error {result.own_error.total()}, signal in its own code {result.elsewhere.total()}; "
+              f"at most {result.worst_resident_kib} KiB more resident, {result.worst_mapped_kib} more mapped",
+              flush=True)
         for what, count in (result.own_error + result.elsewhere).most_common(12):
             print(f"    {count} x {what}")
         for failure in result.failures[:20]:

@@ -14,8 +14,11 @@
 /* Snapshots are averaged over quarters of the time: in the first the working set is being built,
  * from the second to the last it must not grow. How much is live wavers by some percent, and takes
  * what is resident with it: judged is what is resident for each byte that is live. */
-enum { QUARTERS = 4, DRIFT_PERCENT = 2, IDLE_SECONDS = 10, IDLE_SPARE_MIB = 16 };
+enum { QUARTERS = 4, IDLE_SECONDS = 10 };
 #define MIB (1024.0 * 1024.0)
+#define DRIFT_PERCENT 2.0
+#define IDLE_SPARE_BYTES (16 * MIB)
+#define IDLE_FACTOR 1.2
 
 static struct {
     double resident, live;
@@ -39,7 +42,7 @@ void footprint_sample(double part, size_t live)
 {
     size_t mapped, resident;
     footprint_now(&mapped, &resident);
-    unsigned quarter = (unsigned)(part * QUARTERS);
+    unsigned quarter = (unsigned)(part * (double)QUARTERS);
     if (quarter >= QUARTERS)
         return;
     quarters[quarter].resident += (double)resident / MIB;
@@ -71,6 +74,6 @@ void footprint_judge(size_t live)
     fflush(stdout);
     if (drift > DRIFT_PERCENT)
         shadow_fail(NULL, "resident memory grew by %.2f%% in a steady program", drift);
-    if (is_judged && (double)idle > 1.2 * (double)live + IDLE_SPARE_MIB * MIB)
+    if (is_judged && (double)idle > IDLE_FACTOR * (double)live + IDLE_SPARE_BYTES)
         shadow_fail(NULL, "idle with %zu bytes live, %zu are resident", live, idle);
 }

@@ -185,7 +185,7 @@ static void programs_run_under_every_limit_up_to_8_gib(void **state)
 static void threads_run_under_every_limit_up_to_8_gib(void **state)
 {
     (void)state;
-    static size_t limits[] = {200, 1024, 8192};
+    static size_t limits[] = {200, 8192};
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
         run_work("threads", "8", limit_address_space, &limits[i]);
         expect_done("done\n");

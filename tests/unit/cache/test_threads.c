@@ -239,10 +239,10 @@ static void a_lost_heap_belongs_to_the_thread_that_takes_it_over(void **state)
     assert_int_equal(pthread_create(&thread, NULL, bury_the_dead, NULL), 0);
     while (hak_load_relaxed(&lost->lock.state) != 2) /* held and waited for */
         usleep(100);
-    assert_false(lost->dead);
     assert_true(hak_load_relaxed(&lost->thread) == burying_thread);
     hak_unlock(&lost->lock);
     pthread_join(thread, NULL);
+    assert_false(lost->dead);
     assert_int_equal(hak_load_relaxed(&lost->thread), 0);
     assert_ptr_equal(open_thread(), lost);
 }
