@@ -14,8 +14,9 @@ void footprint_now(size_t *mapped, size_t *resident);
 void footprint_sample(double part, size_t live);
 
 /* When all threads have stopped and hold `live` bytes: prints drift and idle memory, and fails the
- * test if they are more than is promised. Idle memory is judged only where the library has its
- * background thread: without it nothing happens in a program that makes no calls. */
-void footprint_judge(size_t live);
+ * test if they are more than is promised; the drift only of runs of five minutes or more. Idle
+ * memory is judged only where the library has its background thread: without it nothing happens in
+ * a program that makes no calls. */
+void footprint_judge(unsigned seconds, size_t live);
 
 #endif

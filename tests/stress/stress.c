@@ -484,7 +484,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < options.threads; i++)
         refusals += lanes[i].refused;
     if (options.footprint)
-        footprint_judge(live_bytes);
+        footprint_judge(options.seconds, live_bytes);
     give_everything(lanes);
     if (options.refuse_errno)
         refusal_check();
