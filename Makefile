@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak model bench bench-quick bench-build lint format install clean help
+.PHONY: build run test quick soak faults model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -45,6 +45,13 @@ soak: ## stress for SOAK_MINUTES (60)
 	  $(call logged,building $$preset,soak-build-$$preset,cmake --build --preset $$preset); \
 	done
 	@tools/soak.sh
+
+faults: ## refuse each system call of the library, one by one, in five programs (about half an hour)
+	@tools/setup-test.sh
+	@$(call logged,configuring release,faults-configure,cmake --preset release)
+	@$(call logged,building release,faults-build,cmake --build --preset release)
+	@/usr/bin/env python3 -B tests/faults/run.py --all --refuse build/release/tests/faults/faults_refuse \
+	  --library build/release/libhakmem.so --stress build/release/tests/stress/stress
 
 model: ## check the models of the lock-free protocols, the large ones too (some minutes)
 	@tools/setup-test.sh

@@ -10,7 +10,8 @@ PACKAGES_RUN=(procps sqlite3 strace time)
 PACKAGES_TEST=(
     bc clang-19 clang-format-19 clang-tidy-19 gdb git libc6-dbg libcmocka-dev libpython3-stdlib
     libpython3.11-testsuite
-    libclang-rt-19-dev openssl perl pkg-config redis-server redis-tools shellcheck spin util-linux valgrind xz-utils z3
+    libclang-rt-19-dev libjemalloc2 openssl perl pkg-config redis-server redis-tools shellcheck spin util-linux
+    valgrind xz-utils z3
 )
 
 PACKAGES_VENV=(python3-venv)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The long form of the stress and fork tests, for hours: `make soak` calls it after a build of the release and debug
-# variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with
-# "N passed, N failed"; the status is 0 only if nothing failed. Logs: build/logs/soak-*.log.
+# The long form of the stress, fork and fault tests, for hours: `make soak` calls it after a build of the release and
+# debug variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with a
+# summary (operations, drift of resident memory, idle memory) and "N passed, N failed"; the status is 0 only if nothing
+# failed. Logs: build/logs/soak-*.log.
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 set -euo pipefail
@@ -17,26 +18,35 @@ seed=${SOAK_SEED:-$(date +%s)}
 release=build/release
 preload=(env "LD_PRELOAD=$PWD/$release/libhakmem.so")
 plain=$release/tests/stress/stress
+threads=$release/tests/stress/stress_threads
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
-for file in "$release/libhakmem.so" "$plain" "$checked" "$forks"; do
+signals=$release/tests/conformance/bin/conformance_signals
+for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$signals"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
         exit 1
     }
 done
 
-cases=7
-seconds=$((minutes * 60 / cases))
-stress=(--ops 1000000000000 --seconds "$seconds" --seed "$seed")
+# Resident memory is judged in the cases that have a third of the time each: drift needs long averages.
+cases=8
+seconds=$((minutes * 60 * 2 / 3 / cases))
+long=$((minutes * 60 / 3 / 2))
+((seconds >= 4)) || seconds=4
+((long >= 8)) || long=8
+stress=(--ops 1000000000000 --seed "$seed")
+short=("${stress[@]}" --seconds "$seconds")
 passed=0
 failed=0
+logs=()
 mkdir -p build/logs
 
 soak() {
     local name=$1 log=build/logs/soak-$1.log
     shift
     printf '%s ... ' "$name"
+    logs+=("$log")
     if "$@" >"$log" 2>&1 </dev/null; then
         printf 'ok: %s\n' "$(tail -n 1 "$log")"
         passed=$((passed + 1))
@@ -47,15 +57,27 @@ soak() {
     fi
 }
 
-echo "soak: $cases cases of $seconds seconds each, and forks; seed $seed"
-soak threads-8 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
-soak threads-64 "${preload[@]}" "$plain" --threads 64 "${stress[@]}"
-soak two-classes "${preload[@]}" "$plain" --threads 8 --sizes 3000,8000 "${stress[@]}"
-soak short-lives "${preload[@]}" "$plain" --threads 16 --lives 100000 "${stress[@]}"
-soak fork "${preload[@]}" "$plain" --threads 8 --fork "${stress[@]}"
-soak purge-at-once env HAKMEM_SUPERSLAB_TTL_SEC=0 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
-soak checked "$checked" --threads 8 "${stress[@]}"
+echo "soak: $cases cases of $seconds seconds and 2 of $long, forks, threads; seed $seed"
+soak footprint env HAKMEM_BACKGROUND_THREAD=1 "${preload[@]}" "$plain" --threads 8 --footprint --lives 200 \
+    "${stress[@]}" --seconds "$long"
+soak footprint-without-thread "${preload[@]}" "$plain" --threads 8 --footprint --lives 200 "${stress[@]}" \
+    --seconds "$long"
+soak threads-8 "${preload[@]}" "$plain" --threads 8 "${short[@]}"
+soak threads-64 "${preload[@]}" "$plain" --threads 64 "${short[@]}"
+soak two-classes "${preload[@]}" "$plain" --threads 8 --sizes 3000,8000 "${short[@]}"
+soak one-superslab "${preload[@]}" "$plain" --threads 8 --sizes 3000,8000 --records 35 --fork "${short[@]}"
+soak short-lives "${preload[@]}" "$plain" --threads 16 --lives 100000 "${short[@]}"
+soak fork "${preload[@]}" "$plain" --threads 8 --fork "${short[@]}"
+soak purge-at-once env HAKMEM_SUPERSLAB_TTL_SEC=0 "${preload[@]}" "$plain" --threads 8 "${short[@]}"
+soak checked "$checked" --threads 8 "${short[@]}"
+soak threads-100000 "${preload[@]}" "$threads" churn 100000 1
+soak threads-100000-8 "${preload[@]}" "$threads" churn 100000 8
+soak consumer "${preload[@]}" "$threads" consumer 10000000
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
+soak signals "${preload[@]}" "$signals"
 
+echo
+awk '/^stress: [0-9]+ operations/ { operations += $2 } END { printf "%.0f operations\n", operations }' "${logs[@]}"
+sed -n -E 's/^(footprint|threads): //p' "${logs[@]}"
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

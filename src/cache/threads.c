@@ -149,6 +149,9 @@ static struct hak_heap *registry_next_dead(void)
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL;
          h = h->next_heap) {
         if (h->dead) {
+            /* This thread's from now on: if a signal handler forks before it is buried, the heap
+             * counts as one that the child's own thread was working on, and is left alone there. */
+            hak_store_relaxed(&h->thread, hak_os_this_thread());
             h->dead = false;
             hak_sub_relaxed(&registry.dead, 1u);
             found = h;

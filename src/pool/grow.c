@@ -32,8 +32,9 @@ int hak_pool_reserve(size_t superslabs)
 {
     if (grow_try_reserve(superslabs))
         return 0;
-    if (hak_load_relaxed(&hak_pool.retired_now) != 0 && hak_pool_trim() != 0 &&
-        grow_try_reserve(superslabs))
+    bool has_more =
+        hak_load_relaxed(&hak_pool.retired_now) != 0 || hak_load_relaxed(&hak_pool.postponed) != 0;
+    if (has_more && hak_pool_trim() != 0 && grow_try_reserve(superslabs))
         return 0;
     return hak_refused(HAK_FAILURE_EXHAUSTION, ENOMEM, "fresh");
 }
@@ -110,9 +111,8 @@ static bool grow_try_partial_locked(unsigned count, unsigned align, size_t *slot
 
 /* No superslab more is to be had: what lacks of those that were begun, whose slots that are there
  * may be too few for a long run. */
-static bool grow_complete_locked(void)
+static void grow_complete_locked(void)
 {
-    bool more = false;
     while (hak_pool.partial != 0) {
         uint32_t link = hak_pool.partial; /* out of the list first: once it is whole, others may */
         hak_pool.partial = hak_superslab(link - 1)->older; /* retire it, and link it there */
@@ -120,9 +120,21 @@ static bool grow_complete_locked(void)
             hak_pool.partial = link;
             break;
         }
-        more = true;
     }
-    return more;
+}
+
+static void grow_add_partial_locked(size_t superslab)
+{
+    hak_superslab(superslab)->older = hak_pool.partial;
+    hak_pool.partial = (uint32_t)superslab + 1;
+}
+
+void hak_pool_try_add_partial(size_t superslab)
+{
+    if (!hak_try_lock(&hak_pool.grow_lock))
+        return;
+    grow_add_partial_locked(superslab);
+    hak_unlock(&hak_pool.grow_lock);
 }
 
 /* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped.
@@ -144,10 +156,8 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
         hak_store_relaxed(&hak_superslab(first + i)->dense, dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_retired_regret(superslabs * HAK_SLOTS);
-    if (slots < HAK_SLOTS) {
-        hak_superslab(first)->older = hak_pool.partial;
-        hak_pool.partial = (uint32_t)first + 1;
-    }
+    if (slots < HAK_SLOTS)
+        grow_add_partial_locked(first);
     grow_publish(first, superslabs > 1 ? HAK_SLOTS : slots, count);
     for (size_t i = 1; i < superslabs; i++)
         grow_publish(first + i, HAK_SLOTS, 0);
@@ -175,10 +185,11 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         error = grow_take_locked(1, first_step, count, dense, slot);
     if (error != 0 && count < first_step)
         error = grow_take_locked(1, count, count, dense, slot);
-    if (error != 0 && grow_complete_locked() &&
-        hak_pool_try_in_use(count, align, dense, false, slot, zero))
+    if (error == 0)
         return 0;
-    return error;
+    grow_complete_locked();
+    /* Also what could not be unmapped meanwhile has become slots. */
+    return hak_pool_try_in_use(count, align, dense, false, slot, zero) ? 0 : error;
 }
 
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)

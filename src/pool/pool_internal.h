@@ -25,6 +25,7 @@ struct pool {
      */
     _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
     _Atomic(uint64_t) evicted_ns, next_tick_ns;
+    _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
     _Atomic(bool) exact;             /* see hak_whole_be_exact */
@@ -72,6 +73,11 @@ bool hak_retired_try_take_newest(size_t *superslab);
 size_t hak_retired_take_run(size_t want, size_t least, size_t *first);
 /* Gives back what is over the limits; called after something was retired or emptied. */
 void hak_retired_enforce(void);
+/* For a superslab that cannot be unmapped, of which the first `slots` are mapped: gives the pages
+ * back if it can, and offers these slots. */
+void hak_retired_offer_slots(size_t superslab, unsigned slots);
+/* Tries again what the system refused to unmap. Returns how many bytes went, about. */
+size_t hak_whole_unmap_postponed(void);
 /* Memory that was kept until a moment ago is wanted again: `slots` had to come from the system. */
 void hak_retired_regret(size_t slots);
 /* `slots` had to go for the limit's sake. */
@@ -97,6 +103,9 @@ int hak_pool_reserve(size_t superslabs);
 /* hak_space_take of superslabs that count as mapped. */
 int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, size_t *first);
 
+/* A superslab of which some slots are mapped is completed when more are wanted; unless the pool is
+ * growing just now, perhaps in the caller: then it stays as it is. */
+void hak_pool_try_add_partial(size_t superslab);
 /* Maps memory for at least `count` slots and acquires them. Returns 0 or an errno. */
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero);
 /* Acquires from superslabs in use: EMPTY slots only, or any free ones. */

@@ -257,13 +257,16 @@ static size_t retired_take_oldest(size_t most, uint64_t before_ns, size_t *first
 }
 
 /* The system is out of mappings: keeps the addresses, gives the pages back, offers the slots. */
-static void retired_keep_addresses(size_t superslab)
+void hak_retired_offer_slots(size_t superslab, unsigned slots)
 {
-    bool clean = hak_os_purge(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES) == 0;
+    struct hak_superslab *s = hak_superslab(superslab);
+    uint32_t mapped = hak_low_bits32(slots);
+    bool clean = hak_os_purge(hak_superslab_address(superslab), slots * HAK_SLOT_BYTES) == 0;
     if (!clean)
-        hak_add_relaxed(&hak_pool.empty_now, (size_t)HAK_SLOTS);
+        hak_add_relaxed(&hak_pool.empty_now, (size_t)slots);
+    hak_store_relaxed(&s->missing, ~mapped);
     /* ORDER: [slot-state] the purge is over */
-    hak_store_release(&hak_superslab(superslab)->state, clean ? 0 : (uint64_t)POOL_ALL << 32);
+    hak_store_release(&s->state, ~mapped | (clean ? 0 : (uint64_t)mapped << 32));
     hak_pool_offer(superslab);
 }
 
@@ -274,7 +277,7 @@ static size_t retired_unmap(size_t first, size_t superslabs)
     kept_lower(&hak_pool.moved_pieces, 1);
     if (hak_os_unmap(hak_superslab_address(first), bytes) != 0) {
         for (size_t i = 0; i < superslabs; i++)
-            retired_keep_addresses(first + i);
+            hak_retired_offer_slots(first + i, HAK_SLOTS);
         return 0;
     }
     hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
@@ -318,6 +321,7 @@ void hak_pool_tick_any(void)
     uint64_t age = hak_load_relaxed(&hak_pool.config.max_age_ns);
     if (now < next || !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
         return;
+    hak_whole_unmap_postponed();
     size_t first;
     size_t run;
     size_t aged = 0;
@@ -387,7 +391,7 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
 
 size_t hak_pool_trim(void)
 {
-    size_t bytes = 0;
+    size_t bytes = hak_whole_unmap_postponed();
     for (size_t i = 0; i < hak_space_high_water(); i++)
         if (pool_is_offered(i)) /* mapped ahead and never used, perhaps */
             hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
@@ -405,6 +409,7 @@ void hak_pool_fork_child(void)
     if (!hak_lock_recover(&hak_pool.retired_lock))
         return;
     hak_pool.newest = hak_pool.oldest = 0;
+    hak_store_relaxed(&hak_pool.postponed, 0u);
     hak_store_relaxed(&hak_pool.retired_now, (size_t)0);
     for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
         hak_store_relaxed(&hak_space_groups()[g].retired, (uint64_t)0);

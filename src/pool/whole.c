@@ -160,15 +160,63 @@ static void whole_make_slots(size_t superslab)
     hak_store_relaxed(&s->state, UINT64_MAX);
 }
 
+/* The system is out of mappings: what cannot be unmapped serves as slots. */
+static void whole_offer_slots(size_t first, size_t superslabs, size_t mapped_bytes)
+{
+    hak_sub_relaxed(&hak_pool.whole_now, superslabs);
+    for (size_t i = first; i < first + superslabs; i++) {
+        unsigned slots = (unsigned)(hak_min(mapped_bytes, HAK_SUPERSLAB_BYTES) / HAK_SLOT_BYTES);
+        mapped_bytes -= slots * HAK_SLOT_BYTES;
+        whole_make_slots(i);
+        hak_store_relaxed(&hak_superslab(i)->released_ns, hak_os_now_ns());
+        hak_retired_offer_slots(i, slots);
+        if (slots < HAK_SLOTS)
+            hak_pool_try_add_partial(i);
+    }
+}
+
+static void whole_postpone(size_t first, size_t superslabs, size_t mapped_bytes)
+{
+    struct hak_superslab *s = hak_superslab(first);
+    s->huge.superslabs = superslabs;
+    s->huge.mapped_bytes = mapped_bytes;
+    hak_lock(&hak_pool.retired_lock);
+    s->older = hak_load_relaxed(&hak_pool.postponed);
+    hak_store_relaxed(&hak_pool.postponed, (uint32_t)first + 1);
+    hak_unlock(&hak_pool.retired_lock);
+}
+
 static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes)
 {
     if (superslabs == 0)
         return;
-    whole_count_unmapped(superslabs);
-    if (hak_os_unmap(hak_superslab_address(first), mapped_bytes) == 0)
+    if (hak_os_unmap(hak_superslab_address(first), mapped_bytes) == 0) {
+        whole_count_unmapped(superslabs);
         hak_space_give(first, superslabs);
-    else /* the system is out of mappings: the addresses are lost, the memory is not */
+    } else if (hak_space_need_meta(first + superslabs) == 0) {
+        whole_offer_slots(first, superslabs, mapped_bytes);
+    } else { /* nor are there records for slots: tried again later */
         hak_os_purge(hak_superslab_address(first), mapped_bytes);
+        whole_postpone(first, superslabs, mapped_bytes);
+    }
+}
+
+size_t hak_whole_unmap_postponed(void)
+{
+    if (HAK_LIKELY(hak_load_relaxed(&hak_pool.postponed) == 0))
+        return 0;
+    size_t before = hak_load_relaxed(&hak_pool.unmapped_total);
+    hak_lock(&hak_pool.retired_lock);
+    uint32_t link = hak_load_relaxed(&hak_pool.postponed);
+    hak_store_relaxed(&hak_pool.postponed, 0u);
+    hak_unlock(&hak_pool.retired_lock);
+    while (link != 0) {
+        struct hak_superslab *s = hak_superslab(link - 1);
+        size_t first = link - 1;
+        link = s->older;
+        whole_unmap(first, s->huge.superslabs, s->huge.mapped_bytes);
+    }
+    return (hak_load_relaxed(&hak_pool.unmapped_total) - before) * HAK_SUPERSLAB_BYTES;
 }
 
 void hak_whole_be_exact(void)

@@ -5,7 +5,8 @@
  * belongs, or refused with a clear message. Never a crash.
  *
  * Each case runs in a process of its own (`foreign_heap --case NAME`).
- * Run with the library preloaded or linked.
+ * Run with the library preloaded or linked. With HAK_TEST_JEMALLOC it is linked with jemalloc, and
+ * the other heap is that one.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <signal.h>
 #include <string.h>
@@ -42,6 +43,9 @@ static malloc_fn *second_libc_malloc(void)
 
 static malloc_fn *find_by_case(const char *name)
 {
+#ifdef HAK_TEST_JEMALLOC /* linked with this program, but not what its malloc means */
+    return find_malloc(dlopen("libjemalloc.so.2", RTLD_NOW | RTLD_NOLOAD), "malloc");
+#endif
     if (strncmp(name, "second", 6) == 0)
         return second_libc_malloc();
     if (strncmp(name, "libc", 4) == 0)
@@ -125,6 +129,11 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--case") == 0)
         return run_one(argv[2]);
     static const char *const names[] = {
+#ifdef HAK_TEST_JEMALLOC
+        "jemalloc free/24",      "jemalloc free/2000",     "jemalloc free/100000",
+        "jemalloc free/3000000", "jemalloc realloc/24",    "jemalloc realloc/40000",
+        "jemalloc usable/24",    "jemalloc usable/300000",
+#else
         "libc free/24",
         "libc free/2000",
         "libc free/100000",
@@ -142,6 +151,7 @@ int main(int argc, char **argv)
         "other free/100000",
         "other free/3000000",
         "other usable/100",
+#endif
     };
     struct CMUnitTest tests[COUNT_OF(names)];
     for (size_t i = 0; i < COUNT_OF(names); i++)

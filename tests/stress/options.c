@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static const char usage[] =
@@ -18,7 +19,13 @@ static const char usage[] =
     "  --seconds N      stop after so long, whatever --ops says\n"
     "  --sizes A,B,...  only these sizes\n"
     "  --fork           fork meanwhile; children allocate and free\n"
-    "  --allow-enomem   a refused allocation is no failure\n";
+    "  --records N      blocks that each thread holds at most, and that wait between them (1024)\n"
+    "  --allow-enomem   a refused allocation is no failure\n"
+    "  --recover        at the end, without refusals (faults/refuse), all memory is to be had\n"
+    "  --refuse ERROR   after half of the time the kernel refuses all further calls for memory with\n"
+    "                   ENOMEM, EAGAIN, EPERM or ENOSYS (seccomp); needs --lives 1\n"
+    "  --footprint      resident memory may not drift by more than 2%, nor exceed 1.2 x live + 16 "
+    "MiB\n";
 
 _Noreturn static void options_bad(const char *option, const char *value)
 {
@@ -57,18 +64,32 @@ static void options_sizes(struct stress_options *o, const char *list)
         options_bad("--sizes", list);
 }
 
+static int options_error(const char *name)
+{
+    static const struct {
+        const char *name;
+        int value;
+    } known[] = {{"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EPERM", EPERM}, {"ENOSYS", ENOSYS}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0)
+            return known[i].value;
+    options_bad("--refuse", name);
+}
+
 void stress_options_parse(struct stress_options *o, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"threads", 1, NULL, 't'},   {"ops", 1, NULL, 'o'},   {"seed", 1, NULL, 's'},
-        {"max-bytes", 1, NULL, 'm'}, {"lives", 1, NULL, 'l'}, {"seconds", 1, NULL, 'S'},
-        {"sizes", 1, NULL, 'z'},     {"fork", 0, NULL, 'f'},  {"allow-enomem", 0, NULL, 'e'},
-        {NULL, 0, NULL, 0},
+        {"threads", 1, NULL, 't'},   {"ops", 1, NULL, 'o'},     {"seed", 1, NULL, 's'},
+        {"max-bytes", 1, NULL, 'm'}, {"lives", 1, NULL, 'l'},   {"seconds", 1, NULL, 'S'},
+        {"sizes", 1, NULL, 'z'},     {"fork", 0, NULL, 'f'},    {"allow-enomem", 0, NULL, 'e'},
+        {"records", 1, NULL, 'r'},   {"recover", 0, NULL, 'R'}, {"refuse", 1, NULL, 'x'},
+        {"footprint", 0, NULL, 'p'}, {NULL, 0, NULL, 0},
     };
     *o = (struct stress_options){.threads = 8,
                                  .ops = 1000000,
                                  .seed = (uint64_t)time(NULL),
                                  .max_bytes = 256u << 20,
+                                 .records = 1024,
                                  .lives = 20};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         if (c == 't')
@@ -89,9 +110,21 @@ void stress_options_parse(struct stress_options *o, int argc, char **argv)
             o->fork = true;
         else if (c == 'e')
             o->allow_enomem = true;
+        else if (c == 'r')
+            o->records = (unsigned)options_number("--records", optarg, NULL, 1, STRESS_RECORDS_MAX);
+        else if (c == 'R')
+            o->recover = true;
+        else if (c == 'x')
+            o->refuse_errno = options_error(optarg);
+        else if (c == 'p')
+            o->footprint = true;
         else
             options_bad("an option", argv[optind - 1]);
     }
+    if (o->refuse_errno && o->lives != 1) /* a thread's stack is memory too */
+        options_bad("--lives (with --refuse it must be 1)", "that");
+    if (o->footprint && !o->seconds)
+        options_bad("--footprint (it needs --seconds)", "that");
     if (optind < argc)
         options_bad("an option", argv[optind]);
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STRESS_SIZES_MAX = 16, STRESS_THREADS_MAX = 256 };
+enum { STRESS_SIZES_MAX = 16, STRESS_THREADS_MAX = 256, STRESS_RECORDS_MAX = 1 << 20 };
 
 struct stress_options {
     unsigned threads; /* lanes: each is one thread after another */
@@ -18,6 +18,10 @@ struct stress_options {
     unsigned seconds;               /* stop after that time; 0: after the operations */
     bool fork;                      /* the main thread forks meanwhile */
     bool allow_enomem;              /* a refused allocation is no failure */
+    bool recover;                   /* at the end all memory must be to be had again */
+    bool footprint;                 /* resident memory is measured and judged */
+    int refuse_errno;               /* from the middle on the kernel refuses with it; 0: never */
+    unsigned records;               /* per lane, and as many again to exchange */
     size_t sizes[STRESS_SIZES_MAX]; /* only these, if there are any */
     unsigned sizes_count;
 };

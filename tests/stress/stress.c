@@ -23,11 +23,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "footprint.h"
 #include "options.h"
+#include "refusal.h"
 #include "shadow.h"
 #include "support/api.h"
 
-enum { RECORDS = 1024, EXCHANGE = 1024, BURST = 4096, CHILD_OPS = 1000, HANG_SECONDS = 60 };
+enum {
+    BURST = 4096,
+    CHILD_OPS = 1000,
+    HANG_SECONDS = 60,
+    START_TRIES = 1000,
+    REFUSED_STACK_BYTES = 128 << 10
+};
 
 struct lane {
     unsigned number;
@@ -35,12 +43,12 @@ struct lane {
     uint64_t random;
     uint64_t serial;
     uint64_t ops, refused; /* done */
-    struct block *records[RECORDS];
+    struct block **records;
     void *burst[BURST];
 };
 
 static struct stress_options options;
-static _Atomic(struct block *) exchange[EXCHANGE];
+static _Atomic(struct block *) *exchange;
 static _Atomic size_t live_bytes, peak_bytes;
 static atomic_bool time_is_up;
 static sem_t lane_ended;
@@ -254,12 +262,12 @@ static void burst(struct lane *lane)
 
 static void one_operation(struct lane *lane)
 {
-    struct block **mine = &lane->records[next_random(lane) % RECORDS];
+    struct block **mine = &lane->records[next_random(lane) % options.records];
     struct block *b = *mine;
     unsigned r = (unsigned)(next_random(lane) % 1000);
     lane->ops++;
     if (r < 150)
-        *mine = atomic_exchange(&exchange[next_random(lane) % EXCHANGE], b);
+        *mine = atomic_exchange(&exchange[next_random(lane) % options.records], b);
     else if (r == 999 && chance(lane, 20))
         burst(lane);
     else if (r == 998 && chance(lane, 200))
@@ -280,28 +288,42 @@ static void one_operation(struct lane *lane)
 
 static void *lane_thread(void *arg);
 
-static void lane_start_thread(struct lane *lane)
+/* False if there is no memory for a thread and that is allowed. */
+static bool lane_start_thread(struct lane *lane)
 {
     pthread_t thread;
-    int error = pthread_create(&thread, NULL, lane_thread, lane);
-    if (error)
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (options.refuse_errno) /* libc aborts when it cannot unmap stacks of more than 40 MiB */
+        pthread_attr_setstacksize(&attributes, REFUSED_STACK_BYTES);
+    int error = pthread_create(&thread, &attributes, lane_thread, lane);
+    pthread_attr_destroy(&attributes);
+    if (error && !((error == EAGAIN || error == ENOMEM) && options.allow_enomem))
         shadow_fail(NULL, "lane %u: no thread: %s", lane->number, strerror(error));
-    pthread_detach(thread);
+    if (!error)
+        pthread_detach(thread);
+    return !error;
 }
 
-static void *lane_thread(void *arg)
+static void lane_life(struct lane *lane)
 {
-    struct lane *lane = arg;
     uint64_t until = options.seconds
                          ? UINT64_MAX
                          : options.ops / options.lives * (options.lives - lane->lives_left + 1);
     uint64_t at_most = lane->ops + options.ops / options.lives + 1;
     while (lane->ops < until && !time_is_up && (!options.seconds || lane->ops < at_most))
         one_operation(lane);
-    bool more = options.seconds ? !time_is_up : --lane->lives_left > 0;
-    if (more)
-        lane_start_thread(lane);
-    else
+}
+
+static void *lane_thread(void *arg)
+{
+    struct lane *lane = arg;
+    bool more;
+    do { /* goes on itself if no thread can be had */
+        lane_life(lane);
+        more = options.seconds ? !time_is_up : --lane->lives_left > 0;
+    } while (more && !lane_start_thread(lane));
+    if (!more)
         sem_post(&lane_ended);
     return NULL;
 }
@@ -317,17 +339,20 @@ static void *map_records(size_t bytes)
 static struct lane *make_lanes(void)
 {
     struct lane *lanes = map_records(sizeof(struct lane) * options.threads);
-    struct block *records =
-        map_records(sizeof(struct block) * (options.threads * RECORDS + EXCHANGE));
-    for (unsigned i = 0; i < options.threads; i++) {
+    size_t count = (size_t)options.records * (options.threads + 1);
+    struct block *records = map_records(sizeof(struct block) * count);
+    struct block **places = map_records(sizeof(struct block *) * count);
+    for (unsigned i = 0; i < options.threads; i++, places += options.records) {
         lanes[i].number = i;
         lanes[i].lives_left = options.lives;
         lanes[i].random = (options.seed + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
         lanes[i].random |= lanes[i].random == 0;
-        for (unsigned k = 0; k < RECORDS; k++)
-            lanes[i].records[k] = records++;
+        lanes[i].records = places;
+        for (unsigned k = 0; k < options.records; k++)
+            places[k] = records++;
     }
-    for (unsigned k = 0; k < EXCHANGE; k++)
+    exchange = (_Atomic(struct block *) *)places;
+    for (unsigned k = 0; k < options.records; k++)
         exchange[k] = records++;
     return lanes;
 }
@@ -335,12 +360,14 @@ static struct lane *make_lanes(void)
 static void give_everything(struct lane *lanes)
 {
     for (unsigned i = 0; i < options.threads; i++)
-        for (unsigned k = 0; k < RECORDS; k++)
+        for (unsigned k = 0; k < options.records; k++)
             if (lanes[i].records[k]->p)
                 give(&lanes[0], lanes[i].records[k]);
-    for (unsigned k = 0; k < EXCHANGE; k++)
+    for (unsigned k = 0; k < options.records; k++)
         if (exchange[k]->p)
             give(&lanes[0], exchange[k]);
+    if (live_bytes != 0)
+        shadow_fail(NULL, "the test's own account is wrong by %zu bytes", (size_t)live_bytes);
 }
 
 /* ---- fork ---- */
@@ -387,9 +414,24 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static unsigned wait_for_lanes(double begin)
+static uint64_t operations(const struct lane *lanes)
+{
+    uint64_t ops = 0;
+    for (unsigned i = 0; i < options.threads; i++)
+        ops += lanes[i].ops; /* read while the lane runs: half-way is half-way enough */
+    return ops;
+}
+
+static bool is_half_way(const struct lane *lanes, double begin)
+{
+    return options.seconds ? seconds_now() - begin > options.seconds / 2.0
+                           : operations(lanes) > options.ops * options.threads / 2;
+}
+
+static unsigned wait_for_lanes(const struct lane *lanes, double begin)
 {
     unsigned ended = 0, forks = 0;
+    bool refusing = options.refuse_errno == 0;
     while (ended < options.threads) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -399,10 +441,28 @@ static unsigned wait_for_lanes(double begin)
         ended += sem_timedwait(&lane_ended, &until) == 0;
         if (options.seconds && seconds_now() - begin > options.seconds)
             time_is_up = true;
+        if (options.footprint)
+            footprint_sample((seconds_now() - begin) / options.seconds, live_bytes);
+        if (!refusing && (is_half_way(lanes, begin) || ended)) {
+            refusal_begin(options.refuse_errno);
+            refusing = true;
+        }
         if (options.fork)
             fork_once(forks++);
     }
     return forks;
+}
+
+static void start_lanes(struct lane *lanes)
+{
+    for (unsigned i = 0; i < options.threads; i++) {
+        unsigned tries = 1;
+        while (!lane_start_thread(&lanes[i])) {
+            if (++tries > START_TRIES)
+                shadow_fail(NULL, "no memory for a thread, %u times in a row", tries);
+            usleep(1000);
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -415,21 +475,24 @@ int main(int argc, char **argv)
             "this runs without hakmem (set HAK_TEST_ANY_ALLOCATOR=1 to test another allocator)");
     sem_init(&lane_ended, 0, 0);
     struct lane *lanes = make_lanes();
+    if (options.refuse_errno)
+        refusal_prepare();
     double begin = seconds_now();
+    start_lanes(lanes);
+    unsigned forks = wait_for_lanes(lanes, begin);
+    uint64_t refusals = 0;
     for (unsigned i = 0; i < options.threads; i++)
-        lane_start_thread(&lanes[i]);
-    unsigned forks = wait_for_lanes(begin);
-    uint64_t ops = 0, refusals = 0;
-    for (unsigned i = 0; i < options.threads; i++) {
-        ops += lanes[i].ops;
         refusals += lanes[i].refused;
-    }
+    if (options.footprint)
+        footprint_judge(options.seconds, live_bytes);
     give_everything(lanes);
-    if (live_bytes != 0)
-        shadow_fail(NULL, "the test's own account is wrong by %zu bytes", (size_t)live_bytes);
+    if (options.refuse_errno)
+        refusal_check();
+    if (options.recover)
+        refusal_recover();
     printf("stress: %llu operations by %u threads in %.1f s, at most %zu MiB live, %u forks, "
            "%llu refused, seed %llu: all blocks were intact\n",
-           (unsigned long long)ops, options.threads, seconds_now() - begin,
+           (unsigned long long)operations(lanes), options.threads, seconds_now() - begin,
            (size_t)peak_bytes >> 20, forks, (unsigned long long)refusals,
            (unsigned long long)options.seed);
     return 0;

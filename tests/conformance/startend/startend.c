@@ -149,6 +149,49 @@ static void python_runs_with_64_mib_of_address_space(void **state)
     expect_same_output(python, 64);
 }
 
+static void programs_run_under_every_limit_up_to_8_gib(void **state)
+{
+    (void)state;
+    static char *const python[] = {
+        "/usr/bin/python3", "-c",
+        "import threading\n"
+        "sums = []\n"
+        "def work(n):\n"
+        "    d = {i: str(i) * 3 for i in range(3000)}\n"
+        "    sums.append(sum(map(len, d.values())) + n)\n"
+        "threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]\n"
+        "[t.start() for t in threads]\n"
+        "[t.join() for t in threads]\n"
+        "print(sorted(sums))",
+        NULL};
+    static char *const sqlite[] = {"/usr/bin/sqlite3", ":memory:",
+                                   "CREATE TABLE t(a, b);"
+                                   "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+                                   "WHERE i < 5000) INSERT INTO t SELECT i, hex(i * 7919) FROM n;"
+                                   "CREATE INDEX tb ON t(b);"
+                                   "SELECT count(*), min(b), max(b) FROM t;",
+                                   NULL};
+    static const struct {
+        char *const *argv;
+        size_t least_mib; /* a thread's stack is 8 MiB of addresses */
+    } programs[] = {{python, 200}, {sqlite, 64}};
+    static const size_t limits[] = {64, 200, 1024, 8192};
+    for (size_t i = 0; i < COUNT_OF(programs); i++)
+        for (size_t k = 0; k < COUNT_OF(limits) && access(programs[i].argv[0], X_OK) == 0; k++)
+            if (limits[k] >= programs[i].least_mib)
+                expect_same_output((char **)programs[i].argv, limits[k]);
+}
+
+static void threads_run_under_every_limit_up_to_8_gib(void **state)
+{
+    (void)state;
+    static size_t limits[] = {200, 8192};
+    for (size_t i = 0; i < COUNT_OF(limits); i++) {
+        run_work("threads", "8", limit_address_space, &limits[i]);
+        expect_done("done\n");
+    }
+}
+
 static void every_limit_from_16_mib_to_8_gib(void **state)
 {
     (void)state;
@@ -157,14 +200,6 @@ static void every_limit_from_16_mib_to_8_gib(void **state)
         run_work("sizes", NULL, limit_address_space, &limits[i]);
         CHECK(child_exited(&child, 0), "%zu MiB: %s", limits[i], child_describe(&child));
     }
-}
-
-static void threads_start_under_200_mib(void **state)
-{
-    (void)state;
-    static size_t limit = 200;
-    run_work("threads", "8", limit_address_space, &limit);
-    expect_done("done\n");
 }
 
 static void exhaustion_gives_enomem_and_recovers(void **state)
@@ -253,7 +288,8 @@ int main(void)
         cmocka_unit_test(ls_starts_with_8_mib_of_address_space),
         cmocka_unit_test(python_runs_with_64_mib_of_address_space),
         cmocka_unit_test(every_limit_from_16_mib_to_8_gib),
-        cmocka_unit_test(threads_start_under_200_mib),
+        cmocka_unit_test(programs_run_under_every_limit_up_to_8_gib),
+        cmocka_unit_test(threads_run_under_every_limit_up_to_8_gib),
         cmocka_unit_test(exhaustion_gives_enomem_and_recovers),
         cmocka_unit_test(little_more_is_committed_than_used),
         cmocka_unit_test(without_proc_and_sys),

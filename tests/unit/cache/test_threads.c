@@ -213,6 +213,40 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     assert_ptr_equal(open_thread(), lost);
 }
 
+static _Atomic(uintptr_t) burying_thread;
+
+static void *bury_the_dead(void *unused)
+{
+    (void)unused;
+    burying_thread = hak_os_this_thread();
+    hak_registry_bury();
+    return NULL;
+}
+
+/* If a signal handler forks in the midst of it, the grandchild must not take the heap over again:
+ * its own thread goes on with that. */
+static void a_lost_heap_belongs_to_the_thread_that_takes_it_over(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    struct hak_heap *lost = open_thread();
+    hak_store_relaxed(&lost->thread, (uintptr_t)1);
+    assert_false(hak_cache_fork_child(mine));
+    assert_true(lost->dead);
+    hak_lock(&lost->lock); /* stops who takes it over in the midst of that */
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, bury_the_dead, NULL), 0);
+    while (hak_load_relaxed(&lost->lock.state) != 2) /* held and waited for */
+        usleep(100);
+    assert_true(hak_load_relaxed(&lost->thread) == burying_thread);
+    hak_unlock(&lost->lock);
+    pthread_join(thread, NULL);
+    assert_false(lost->dead);
+    assert_int_equal(hak_load_relaxed(&lost->thread), 0);
+    assert_ptr_equal(open_thread(), lost);
+}
+
 /* Frees from elsewhere still reach it, but nobody works on its lists: neither who has sent it a
  * lot, nor who collects for everybody, counts, or trims. */
 static void a_heap_that_was_being_changed_is_left_alone_for_good(void **state)
@@ -300,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_shared_heap_answers_null_without_memory),
     cmocka_unit_test(usage_adds_up_to_what_is_held),
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
+    cmocka_unit_test(a_lost_heap_belongs_to_the_thread_that_takes_it_over),
     cmocka_unit_test(a_heap_that_was_being_changed_is_left_alone_for_good),
     cmocka_unit_test(the_heap_of_a_thread_that_is_ending_is_not_taken_over),
     cmocka_unit_test(a_heap_for_which_another_thread_was_collecting_is_given_up),

@@ -150,6 +150,74 @@ static void a_block_that_cannot_be_unmapped_gives_its_pages_back(void **state)
     fill(q, 20 * MIB, 1);
 }
 
+/* Its last superslab is mapped in part only. */
+static void a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 2 * 10 + 1 };
+    start();
+    size_t bytes = 20 * MIB + 640 * KIB;
+    char *p = allocate(bytes);
+    fill(p, bytes, 1);
+    fake_os_fail_from(FAKE_UNMAP, 1, ENOMEM);
+    fake_os_fail_from(FAKE_PURGE, 1, ENOMEM);
+    assert_true(release(p));
+    fake_os_fail_nothing();
+    assert_int_equal(window_bytes(), bytes);
+    char *q[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        bool zero = true;
+        q[i] = hak_large_alloc(i + 1 < BLOCKS ? 960 * KIB : 600 * KIB, 1, &zero);
+        assert_non_null(q[i]);
+        CHECK(q[i] >= p && q[i] < p + bytes, "block %u at %td", i, q[i] - p);
+        assert_false(zero);
+    }
+    assert_int_equal(window_bytes(), bytes);
+    allocate(MIB); /* the rest of the last one is mapped, and used */
+    assert_int_equal(window_bytes(), 22 * MIB);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        assert_true(release(q[i]));
+    hak_pool_trim();
+    assert_int_equal(window_bytes(), 2 * MIB);
+}
+
+static void a_block_with_which_nothing_can_be_done_is_unmapped_later(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(20 * MIB);
+    char *q = allocate(40 * MIB);
+    fill(p, 20 * MIB, 1);
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    assert_true(release(p));
+    assert_true(release(q));
+    hak_pool_trim(); /* refused again */
+    assert_int_equal(window_bytes(), 60 * MIB);
+    fake_os_fail_nothing();
+    hak_pool_trim();
+    assert_int_equal(window_bytes(), 0);
+    assert_int_equal(pool_stats().unmapped_superslabs, 30);
+    assert_ptr_equal(allocate(20 * MIB), p);
+}
+
+/* The pool gives up what it keeps while it grows: that must not wait for itself. */
+static void what_is_left_to_unmap_may_become_slots_while_the_pool_grows(void **state)
+{
+    (void)state;
+    start();
+    hak_pool_set_limit(12);
+    char *p = allocate(20 * MIB + 640 * KIB);
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    assert_true(release(p)); /* some is retired, and makes the pool trim when it is at its limit */
+    fake_os_fail_nothing();
+    fake_os_fail_from(FAKE_UNMAP, 1, ENOMEM);
+    bool zero;
+    for (int i = 0; i < 20; i++)
+        if (hak_large_alloc(MIB, 1, &zero) == NULL)
+            break;
+    assert_true(large_stats().large_bytes >= 10 * MIB);
+}
+
 /* --- threads --- */
 
 #define PLACES 16u
@@ -229,6 +297,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_refused_mapping_is_tried_again_without_what_is_kept),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(a_block_that_cannot_be_unmapped_gives_its_pages_back),
+    cmocka_unit_test(a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots),
+    cmocka_unit_test(a_block_with_which_nothing_can_be_done_is_unmapped_later),
+    cmocka_unit_test(what_is_left_to_unmap_may_become_slots_while_the_pool_grows),
     cmocka_unit_test(threads_exchange_blocks_and_nothing_is_lost),
 };
 UNIT_MAIN(tests)
