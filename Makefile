@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak model bench bench-quick bench-build lint format install clean help
+.PHONY: build run test quick soak fuzz model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -46,6 +46,14 @@ soak: ## stress for SOAK_MINUTES (60)
 	done
 	@tools/soak.sh
 
+fuzz: ## run the fuzz targets for FUZZ_MINUTES (12), under libFuzzer and AFL++
+	@tools/setup-fuzz.sh
+	@for preset in fuzz afl; do \
+	  $(call logged,configuring $$preset,fuzz-configure-$$preset,cmake --preset $$preset); \
+	  $(call logged,building $$preset,fuzz-build-$$preset,cmake --build --preset $$preset); \
+	done
+	@tools/fuzz.sh
+
 model: ## check the models of the lock-free protocols, the large ones too (some minutes)
 	@tools/setup-test.sh
 	@/usr/bin/env python3 -B model/run.py
@@ -80,4 +88,4 @@ clean: ## remove everything that was built
 help: ## this list
 	@echo 'make TARGET   (the default is build)'
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13 | sed 's/^/  /'
-	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, BENCH_ARGS'
+	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, FUZZ_MINUTES, BENCH_ARGS'

@@ -13,6 +13,7 @@ PACKAGES_TEST=(
     libclang-rt-19-dev openssl perl pkg-config redis-server redis-tools shellcheck spin util-linux valgrind xz-utils z3
 )
 
+PACKAGES_FUZZ=(afl++ clang-19 libclang-rt-14-dev libclang-rt-19-dev llvm)
 PACKAGES_VENV=(python3-venv)
 PACKAGES_BENCH=(
     clang-19 ghostscript git libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 lua5.4 perl redis-server redis-tools
