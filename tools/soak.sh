@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long form of the stress and fork tests, for hours: `make soak` calls it after a build of the release and debug
+# The long form of the stress, stateful and fork tests, for hours: `make soak` calls it after a build of the release and debug
 # variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with
 # "N passed, N failed"; the status is 0 only if nothing failed. Logs: build/logs/soak-*.log.
 #
@@ -26,7 +26,7 @@ for file in "$release/libhakmem.so" "$plain" "$checked" "$forks"; do
     }
 done
 
-cases=7
+cases=8
 seconds=$((minutes * 60 / cases))
 stress=(--ops 1000000000000 --seconds "$seconds" --seed "$seed")
 passed=0
@@ -55,6 +55,8 @@ soak short-lives "${preload[@]}" "$plain" --threads 16 --lives 100000 "${stress[
 soak fork "${preload[@]}" "$plain" --threads 8 --fork "${stress[@]}"
 soak purge-at-once env HAKMEM_SUPERSLAB_TTL_SEC=0 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
 soak checked "$checked" --threads 8 "${stress[@]}"
+soak stateful env "TEST_HAKMEM_PREFIXED=$PWD/$release/libhakmem-prefixed.so" "TEST_STATEFUL_EXAMPLES=$((seconds * 6))" \
+    build/venv/bin/python -B -m pytest -q -p no:cacheprovider tests/stateful
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 
 echo "$passed passed, $failed failed"
