@@ -15,22 +15,35 @@ from hypothesis import strategies as st
 
 GOOD = make_result(
     make_benchmark(
-        "one", "small", hakmem=make_entry(make_run(1, rss_idle=5.0), make_run(2)), glibc=make_entry(make_run(3))
+        "one",
+        "small",
+        hakmem=make_entry(make_run(1, rss_idle=5.0), make_run(2)),
+        glibc=make_entry(make_run(3)),
     ),
     make_benchmark("two", "large", hakmem=make_entry(make_run(4, problem="lost"))),
 )
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
 
 def places_in(value: Any) -> list[tuple[Any, Any]]:
     """Every container in it with each of its keys."""
-    keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    return [(value, key) for key in keys] + [found for key in keys for found in places_in(value[key])]
+    keys: list[Any] = (
+        list(value)
+        if isinstance(value, dict)
+        else list(range(len(value)))
+        if isinstance(value, list)
+        else []
+    )
+    return [(value, key) for key in keys] + [
+        found for key in keys for found in places_in(value[key])
+    ]
 
 
 @st.composite
@@ -47,7 +60,13 @@ def damaged(draw: st.DrawFn) -> str:
     return text if draw(st.integers(0, 9)) else text[: draw(st.integers(0, len(text)))]
 
 
-@settings(max_examples=250, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=250,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(text=damaged())
 def test_damaged_results(tmp_path: Path, text: str) -> None:
     """Every reader works on what read_result lets through, or says why not."""

@@ -14,7 +14,15 @@ from pathlib import Path
 from stage import Case, Usage
 
 PASSED, FAILED, SKIPPED = 0, 1, 77
-HEADINGS = ("program", "version", "equal output", "exit status", "takeover proved", "peak RSS", "page faults")
+HEADINGS = (
+    "program",
+    "version",
+    "equal output",
+    "exit status",
+    "takeover proved",
+    "peak RSS",
+    "page faults",
+)
 
 
 @dataclass
@@ -84,7 +92,10 @@ def lines(outcomes: list[Outcome]) -> list[str]:
     """For the terminal."""
     rows = [HEADINGS, *(cells(outcome) for outcome in outcomes)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def geometric_mean(ratios: list[float]) -> float:
@@ -115,14 +126,15 @@ def page(outcomes: list[Outcome]) -> str:
     out = [
         "# Programs",
         "",
-        "Made by `tests/programs/run.py --all --table docs/programs.md`; do not edit. `make programs` installs the programs and",
-        "plays all of it. Each program does some work twice, without hakmem and with it (`LD_PRELOAD`), and has to print the",
-        "same and end with the same status. That malloc leads to hakmem is asked of the dynamic linker (`LD_DEBUG=bindings`).",
+        "Made by `tests/programs/run.py --all --table docs/programs.md`; do not edit. `make programs` installs",
+        "the programs and plays all of it. Each program does some work twice, without hakmem and with it",
+        "(`LD_PRELOAD`), and has to print the same and end with the same status. That malloc",
+        "leads to hakmem is asked of the dynamic linker (`LD_DEBUG=bindings`).",
         "",
-        f"{today}, {system}, {libc}, Linux {platform.release()}. {sums(outcomes)}",
+        f"{today}, {system}, {libc}, Linux {platform.release().partition('-')[0]}. {sums(outcomes)}",
         "",
-        "Peak RSS is that of the largest process, page faults those of all processes (of servers, and of their children, at the",
-        "end); without hakmem / with it. One run each: differences of some percent are chance.",
+        "Peak RSS is that of the largest process, page faults those of all processes (of servers and",
+        "their children at the end); without hakmem / with it. One run each: differences of some percent are chance.",
         "",
         "| " + " | ".join(("work", *HEADINGS)) + " |",
         "|" + "---|" * (len(HEADINGS) + 1),

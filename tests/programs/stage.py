@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STEP_SECONDS = 300
+STEP_SECONDS = 250
 TIME, ENV = "/usr/bin/time", "/usr/bin/env"
 TIME_FILE = "usage"
 

@@ -35,7 +35,9 @@ sizes = st.one_of(
     st.integers(0, 65536),
     st.integers(LARGE_FROM, HUGE_FROM - 1),
     st.integers(HUGE_FROM, HUGE_MOST),
-    st.builds(lambda power, off: max(0, (1 << power) + off), st.integers(4, 22), st.integers(-2, 2)),
+    st.builds(
+        lambda power, off: max(0, (1 << power) + off), st.integers(4, 22), st.integers(-2, 2)
+    ),
 )
 alignments = st.integers(0, 21).map(lambda power: 1 << power)
 threads = st.integers(0, THREADS - 1)
@@ -194,9 +196,13 @@ class AllocatorMachine(RuleBasedStateMachine):
             ctypes.set_errno(0)
             return LIB.realloc(old, size), ctypes.get_errno()
 
-        before = LIB.get("failures.threshold") + LIB.get("failures.map") + LIB.get("failures.exhaustion")
+        before = (
+            LIB.get("failures.threshold") + LIB.get("failures.map") + LIB.get("failures.exhaustion")
+        )
         assert self.workers[thread].run(call) == (None, errno.ENOMEM)
-        after = LIB.get("failures.threshold") + LIB.get("failures.map") + LIB.get("failures.exhaustion")
+        after = (
+            LIB.get("failures.threshold") + LIB.get("failures.map") + LIB.get("failures.exhaustion")
+        )
         assert after == before + 1
         lines = LIB.text("last_failures").splitlines()
         assert 1 <= len(lines) <= FAILURES_KEPT

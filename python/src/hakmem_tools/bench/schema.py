@@ -59,7 +59,12 @@ RESULT = record(
         "seconds": {"type": "number", "minimum": 0, "maximum": 2**63},
         "machine": record(dict.fromkeys(MACHINE, TEXT)),
         "allocators": table(
-            record({**dict.fromkeys(("version", "library", "origin"), TEXT), "environment": table(TEXT)})
+            record(
+                {
+                    **dict.fromkeys(("version", "library", "origin"), TEXT),
+                    "environment": table(TEXT),
+                }
+            )
         ),
         "missing_allocators": table(TEXT),
         "benchmarks": {"type": "array", "items": BENCHMARK},
@@ -69,7 +74,9 @@ RESULT = record(
 
 def problem_of(result: object) -> str:
     """What is wrong with a result and where; empty if nothing is."""
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(RESULT).iter_errors(result))
+    error = jsonschema.exceptions.best_match(
+        jsonschema.Draft202012Validator(RESULT).iter_errors(result)
+    )
     if error is None:
         return ""
     where = "/".join(str(step) for step in error.absolute_path)
