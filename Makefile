@@ -4,11 +4,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak faults model bench bench-quick bench-build lint format install clean help
+.PHONY: build run test quick soak faults fuzz programs model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 BENCH_ARGS ?=
+PROGRAMS_ARGS ?=
 LOGS := build/logs
 
 # $(call logged,what,log name,command): one line on the terminal, the rest in a log; its end is shown on failure.
@@ -53,6 +54,19 @@ faults: ## refuse each system call of the library, one by one, in five programs 
 	@/usr/bin/env python3 -B tests/faults/run.py --all --refuse build/release/tests/faults/faults_refuse \
 	  --library build/release/libhakmem.so --stress build/release/tests/stress/stress
 
+fuzz: ## run the fuzz targets for FUZZ_MINUTES (12), under libFuzzer and AFL++
+	@tools/setup-fuzz.sh
+	@for preset in fuzz afl; do \
+	  $(call logged,configuring $$preset,fuzz-configure-$$preset,cmake --preset $$preset); \
+	  $(call logged,building $$preset,fuzz-build-$$preset,cmake --build --preset $$preset); \
+	done
+	@tools/fuzz.sh
+
+programs: ## install more than fifty programs and compare them with and without hakmem (PROGRAMS_ARGS)
+	@tools/setup-programs.sh
+	@$(MAKE) --no-print-directory build
+	@/usr/bin/env python3 -B tests/programs/run.py --lib build/release/libhakmem.so --all $(PROGRAMS_ARGS)
+
 model: ## check the models of the lock-free protocols, the large ones too (some minutes)
 	@tools/setup-test.sh
 	@/usr/bin/env python3 -B model/run.py
@@ -87,4 +101,4 @@ clean: ## remove everything that was built
 help: ## this list
 	@echo 'make TARGET   (the default is build)'
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13 | sed 's/^/  /'
-	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, BENCH_ARGS'
+	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, FUZZ_MINUTES, BENCH_ARGS, PROGRAMS_ARGS'

@@ -21,6 +21,10 @@ if(NOT HAKMEM_SANITIZE STREQUAL "")
     add_link_options("-fsanitize=${HAKMEM_SANITIZE}")
 endif()
 
+if(HAKMEM_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 add_library(hakmem_test_flags INTERFACE)
 target_compile_definitions(hakmem_test_flags INTERFACE
     _GNU_SOURCE

@@ -21,10 +21,10 @@
 #   hakmem_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [LABELS label...])
 #       The same without LD_PRELOAD, in all presets.
 #
-# tests/conformance, tests/stress and tests/unit are added in all presets; tests/programs, tests/command,
-# tests/gates and bench only where libhakmem.so exists. Unit tests need no CMakeLists.txt: every
-# tests/unit/<layer>/test_<name>.c becomes the program and the test unit_<layer>_<name>. From space upwards
-# they get the fake of the os layer (tests/support/fake_os.c), which takes the place of the functions that
+# tests/conformance, tests/stress, tests/fuzz and tests/unit are added in all presets; tests/programs,
+# tests/command, tests/stateful, tests/gates and bench only where libhakmem.so exists. Unit tests need no
+# CMakeLists.txt: every tests/unit/<layer>/test_<name>.c becomes the program and the test
+# unit_<layer>_<name>. From space upwards they get the fake of the os layer (tests/support/fake_os.c), which takes the place of the functions that
 # tests/support/wrap.txt names (the linker's --wrap).
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
@@ -134,10 +134,10 @@ if(HAKMEM_TESTS)
     enable_testing()
     hakmem_add_unit_tests()
     if(TARGET hakmem_prefixed_shared)
-        hakmem_add_test_folders(tests/conformance tests/stress)
+        hakmem_add_test_folders(tests/conformance tests/stress tests/fuzz)
     endif()
     if(TARGET hakmem_shared)
-        hakmem_add_test_folders(tests/faults tests/programs tests/command bench)
+        hakmem_add_test_folders(tests/faults tests/programs tests/command tests/stateful bench)
     endif()
     if(NOT HAKMEM_SANITIZED)
         hakmem_add_test_folders(tests/gates)

@@ -14,6 +14,15 @@ PACKAGES_TEST=(
     valgrind xz-utils z3
 )
 
+PACKAGES_FUZZ=(afl++ clang-19 libclang-rt-14-dev libclang-rt-19-dev llvm)
+PACKAGES_PROGRAMS=(
+    7zip bc bind9 bind9-dnsutils binutils bison brotli bzip2 cargo clang-19 curl dash diffutils doxygen emacs-nox
+    erlang-base ffmpeg file fish flex gawk gdb gforth gfortran ghostscript gnupg gnuplot-nox golang-go graphviz groff
+    guile-3.0 haproxy imagemagick jq ksh librsvg2-bin libxml2-utils lighttpd lua5.4 luajit lz4 m4 mariadb-server
+    memcached mercurial nasm nginx-light ninja-build ocaml-nox openssh-client pari-gp patch php-cli poppler-utils
+    postgresql python3-numpy r-base-core rsync ruby rustc sbcl sox subversion swi-prolog-nox tcl tmux unzip vim-nox
+    xsltproc zip zsh zstd
+)
 PACKAGES_VENV=(python3-venv)
 PACKAGES_BENCH=(
     clang-19 ghostscript git libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 lua5.4 perl redis-server redis-tools

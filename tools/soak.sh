@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long form of the stress, fork and fault tests, for hours: `make soak` calls it after a build of the release and
+# The long form of the stress, stateful, fork and fault tests, for hours: `make soak` calls it after a build of the release and
 # debug variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with a
 # summary (operations, drift of resident memory, idle memory) and "N passed, N failed"; the status is 0 only if nothing
 # failed. Logs: build/logs/soak-*.log.
@@ -30,7 +30,7 @@ for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$si
 done
 
 # Resident memory is judged in the cases that have a third of the time each: drift needs long averages.
-cases=8
+cases=9
 seconds=$((minutes * 60 * 2 / 3 / cases))
 long=$((minutes * 60 / 3 / 2))
 ((seconds >= 4)) || seconds=4
@@ -73,6 +73,8 @@ soak checked "$checked" --threads 8 "${short[@]}"
 soak threads-100000 "${preload[@]}" "$threads" churn 100000 1
 soak threads-100000-8 "${preload[@]}" "$threads" churn 100000 8
 soak consumer "${preload[@]}" "$threads" consumer 10000000
+soak stateful env "TEST_HAKMEM_PREFIXED=$PWD/$release/libhakmem-prefixed.so" "TEST_STATEFUL_EXAMPLES=$((seconds * 6))" \
+    build/venv/bin/python -B -m pytest -q -p no:cacheprovider tests/stateful
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 soak signals "${preload[@]}" "$signals"
 

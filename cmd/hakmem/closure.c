@@ -72,6 +72,11 @@ static void closure_read_conf(char **list, const char *path, unsigned depth)
     free(directory);
 }
 
+void hak_loader_read_conf(char **list, const char *path)
+{
+    closure_read_conf(list, path, 0);
+}
+
 /* $ORIGIN and ${ORIGIN} become the directory of the file that says so. */
 static char *closure_expand(const char *text, const char *origin)
 {
@@ -182,7 +187,7 @@ void hak_loader_walk(struct hak_loaded *loaded, const char *program,
 {
     struct closure closure = {.loaded = loaded};
     *loaded = (struct hak_loaded){0};
-    closure_read_conf(&closure.system, "/etc/ld.so.conf", 0);
+    hak_loader_read_conf(&closure.system, "/etc/ld.so.conf");
     closure_append(&closure.system, CLOSURE_DEFAULTS);
     closure_follow(&closure, program, NULL);
     for (size_t i = 0; i < preloaded->count; i++)

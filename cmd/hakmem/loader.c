@@ -91,7 +91,7 @@ static char *loader_parse(char *line)
 }
 
 /* A line that names the library but is not of the list tells why the library will not work. */
-static void loader_understand(struct hak_loaded *loaded, char *text, const char *library)
+void hak_loader_understand(struct hak_loaded *loaded, char *text, const char *library)
 {
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
@@ -124,7 +124,7 @@ bool hak_loader_ask(struct hak_loaded *loaded, const char *loader, const char *p
     if (child > 0) {
         bool succeeded = loader_reap(child, answered);
         if (answered)
-            loader_understand(loaded, text, library);
+            hak_loader_understand(loaded, text, library);
         answered = succeeded || loaded->has_library || loaded->complaint != NULL;
     }
     free(text);

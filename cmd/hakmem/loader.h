@@ -21,8 +21,14 @@ struct hak_loaded {
 bool hak_loader_ask(struct hak_loaded *loaded, const char *loader, const char *program,
                     const char *library, const char *preload);
 
+/* Adds what the loader answered, line by line; cuts the text up. */
+void hak_loader_understand(struct hak_loaded *loaded, char *text, const char *library);
+
 /* Without the loader's help: follows DT_NEEDED as glibc's loader would, but without its cache. */
 void hak_loader_walk(struct hak_loaded *loaded, const char *program,
                      const struct hak_strings *preloaded);
+
+/* The directories that a file like ld.so.conf names, appended to a colon-separated list. */
+void hak_loader_read_conf(char **list, const char *path);
 
 void hak_loaded_free(struct hak_loaded *loaded);

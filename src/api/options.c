@@ -104,11 +104,14 @@ static unsigned options_distance(const char *a, size_t a_length, const char *b)
     return row[b_length];
 }
 
+/* The environment may hold anything; a message stays one line, and the terminal gets no control
+ * character from it. */
 static void options_add_n(struct hak_text *text, const char *s, size_t length)
 {
     char piece[48];
     size_t n = hak_min(length, sizeof piece - 1);
-    memcpy(piece, s, n);
+    for (size_t i = 0; i < n; i++)
+        piece[i] = (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i];
     piece[n] = '\0';
     hak_text_string(text, piece);
 }

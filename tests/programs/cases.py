@@ -8,6 +8,7 @@ runs anything by itself.
 
 import servers
 from stage import Case, Step
+from wide import WIDE
 
 DATA = "tests/programs/data/"
 PYTHON = "/usr/bin/python3"
@@ -143,6 +144,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="redis",
         what="a redis server on loopback, loaded by redis-benchmark",
+        note="Debian's is linked with jemalloc, which hakmem comes before",
         needs=("redis-server", "redis-benchmark", "redis-cli"),
         play=servers.play_redis,
         expect=(r"SET: 20000 requests", r"GET: 20000 requests", r"LPUSH: 20000 requests", r"PONG"),
@@ -189,6 +191,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="node",
         what="buffers, JSON, compression and worker threads of node",
+        note="keeps its objects in memory of its own from mmap; buffers are from malloc",
         needs=("node",),
         files=(DATA + "workload.js",),
         play=(Step(("node", "workload.js")),),
@@ -199,6 +202,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="java",
         what="threads, direct buffers and compression of java",
+        note="keeps its objects in memory of its own from mmap; the virtual machine uses hakmem",
         needs=("java", "javac"),
         files=(DATA + "Workload.java",),
         play=(Step(("java", "-Xmx256m", "Workload.java")),),
@@ -206,4 +210,5 @@ CASES: tuple[Case, ...] = (
         probe=("java", "-version"),
         optional=True,
     ),
+    *WIDE,
 )

@@ -85,12 +85,13 @@ def load_redis(stage: Stage, port: int) -> None:
             "--csv",
         )
     )
-    quiet = Stage(stage.directory / "load", stage.library, ())
+    quiet = Stage(stage.directory / "load", stage.library, (), stage.measured)
     for line in quiet.run(load).splitlines()[1:]:
         name, rate = line.replace('"', "").split(",")[:2]
         if float(rate) <= 0:
             raise StageError(f"redis-benchmark reports no rate: {line}")
         stage.note(f"{name}: 20000 requests")
+    stage.add(quiet)
 
 
 def use_redis(stage: Stage, port: int) -> None:
@@ -144,6 +145,7 @@ def play_redis(stage: Stage) -> None:
         wait_for_port(port, server, log)
         check_library_is_mapped(stage, server)
         use_redis(stage, port)
+        stage.measure_process(server.pid)
         ask_redis(stage, port, "shutdown", "nosave")
         status = server.wait(timeout=20)
         stage.note(f"server: {describe_status(status)}")

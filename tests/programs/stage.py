@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STEP_SECONDS = 100
+STEP_SECONDS = 250
+TIME, ENV = "/usr/bin/time", "/usr/bin/env"
+TIME_FILE = "usage"
 
 
 class StageError(Exception):
@@ -52,6 +54,24 @@ class Case:
     """(pattern, replacement) for what differs from run to run, such as durations."""
     optional: bool = False
     """Whether the program may be missing in CI."""
+    wide: bool = False
+    """One of the many of `make programs`, not of `make test`."""
+    note: str = ""
+    """What the table says of it, such as an allocator that the program brings."""
+
+
+@dataclass
+class Usage:
+    """What the processes of a stage used, where that was measured."""
+
+    peak_kb: int = 0
+    """Resident memory of the largest process at its peak."""
+    faults: int = 0
+    """Page faults of all, without those that had to read a file."""
+
+    def add(self, peak_kb: int, faults: int) -> None:
+        self.peak_kb = max(self.peak_kb, peak_kb)
+        self.faults += faults
 
 
 def base_environment(home: Path) -> dict[str, str]:
@@ -76,7 +96,13 @@ def base_environment(home: Path) -> dict[str, str]:
 class Stage:
     """A fresh directory, an environment, and the record of what ran there."""
 
-    def __init__(self, directory: Path, library: Path | None, files: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        library: Path | None,
+        files: tuple[str, ...],
+        measured: bool = False,
+    ) -> None:
         if directory.exists():
             shutil.rmtree(directory)
         directory.mkdir()
@@ -86,6 +112,8 @@ class Stage:
         self.library = library
         self.environment = base_environment(directory)
         self.record: list[str] = []
+        self.measured = measured
+        self.usage = Usage()
 
     def preload_environment(self) -> dict[str, str]:
         if self.library is None:
@@ -95,12 +123,46 @@ class Stage:
     def note(self, text: str) -> None:
         self.record.append(text)
 
+    def add(self, other: "Stage") -> None:
+        """Adds what another stage used."""
+        self.usage.add(other.usage.peak_kb, other.usage.faults)
+
+    def command(self, step: Step) -> tuple[list[str], dict[str, str]]:
+        """What is started, and with which environment. Measured by time(1), which is not under
+        hakmem itself, so that the runner's own memory is no part of it."""
+        if not self.measured:
+            return list(step.command), {**self.preload_environment(), **step.env}
+        preload = f"LD_PRELOAD={self.library}" if self.library else "--unset=LD_PRELOAD"
+        how = [TIME, "-q", "-f", "%M %R", "-o", str(self.directory.parent / TIME_FILE)]
+        words = [*how, ENV, preload, *step.command]
+        return words, {**self.environment, **step.env}
+
+    def measure_step(self) -> None:
+        """Adds what time(1) wrote."""
+        path = self.directory.parent / TIME_FILE
+        if self.measured and path.exists():
+            peak, faults = path.read_text(encoding="ascii").split()[-2:]
+            self.usage.add(int(peak), int(faults))
+            path.unlink()
+
+    def measure_process(self, pid: int) -> None:
+        """Adds what a process that is still running has used, and its children."""
+        directory = Path(f"/proc/{pid}")
+        status = (directory / "status").read_text(encoding="utf-8")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        faults = (directory / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[7:9]
+        self.usage.add(int(peak.group(1)) if peak else 0, int(faults[0]) + int(faults[1]))
+        for children in directory.glob("task/*/children"):
+            for child in children.read_text(encoding="ascii").split():
+                self.measure_process(int(child))
+
     def run(self, step: Step) -> str:
         """Runs a step and records it. Its standard output, for plays that need an answer."""
+        words, environment = self.command(step)
         process = subprocess.Popen(
-            step.command,
+            words,
             cwd=self.directory,
-            env={**self.preload_environment(), **step.env},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -116,6 +178,7 @@ class Stage:
             raise StageError(
                 f"{' '.join(step.command)}: not done after {STEP_SECONDS} s\n{output}{errors}"
             ) from None
+        self.measure_step()
         self.note(f"$ {' '.join(step.command)}")
         self.note(output + errors + describe_status(process.returncode))
         if process.returncode != step.status:

@@ -161,6 +161,17 @@ static void a_very_long_name_or_value_is_cut_off(void **state)
     assert_said(read_options(variable, NULL), "unknown option"); /* it has a '=' far behind */
 }
 
+static void a_message_has_no_control_characters_of_the_environment(void **state)
+{
+    (void)state;
+    const char *said = read_options("HAKMEM_ST\033[31mA\nT=1", NULL);
+    assert_one_line(said);
+    assert_said(said, "HAKMEM_ST?[31mA?T is ignored");
+    said = read_options("HAKMEM_STATS=\ry\x7f", NULL);
+    assert_one_line(said);
+    assert_said(said, "\"?y?\"");
+}
+
 static void an_entry_of_the_list_without_a_value_is_said(void **state)
 {
     (void)state;
@@ -189,6 +200,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_bad_value_is_named_and_changes_nothing),
     cmocka_unit_test(an_unknown_name_is_said_with_the_nearest_one),
     cmocka_unit_test(a_very_long_name_or_value_is_cut_off),
+    cmocka_unit_test(a_message_has_no_control_characters_of_the_environment),
     cmocka_unit_test(an_entry_of_the_list_without_a_value_is_said),
     cmocka_unit_test(names_of_others_are_left_alone),
 };

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from hakmem_tools.bench import stats
+from hakmem_tools.bench import schema, stats
 from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import SCHEMA, Result
 from hakmem_tools.bench.suite import SCALING
@@ -229,10 +229,13 @@ def read_result(path: Path) -> Result:
         path = path / "result.json"
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BenchError(f"cannot read the result {path}: {error}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA:
         raise BenchError(
             f"{path} is not a result of schema {SCHEMA}: measure again with this `hakmem bench`"
         )
+    problem = schema.problem_of(result)
+    if problem:
+        raise BenchError(f"{path} is damaged: {problem}")
     return result
