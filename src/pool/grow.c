@@ -175,9 +175,11 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         error = grow_take_locked(1, first_step, count, dense, slot);
     if (error != 0 && count < first_step)
         error = grow_take_locked(1, count, count, dense, slot);
-    if (error != 0 && grow_complete_locked() &&
-        hak_pool_try_in_use(count, align, dense, false, slot, zero))
-        return 0;
+    if (error != 0 && grow_complete_locked()) {
+        if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+            error = 0;
+        hak_pool_retire_free(); /* what lacked stood for a slot in use until now */
+    }
     return error;
 }
 

@@ -385,12 +385,17 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
     return purged;
 }
 
+void hak_pool_retire_free(void)
+{
+    for (size_t i = 0; i < hak_space_high_water(); i++)
+        if (pool_is_offered(i))
+            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
+}
+
 size_t hak_pool_trim(void)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < hak_space_high_water(); i++)
-        if (pool_is_offered(i)) /* mapped ahead and never used, perhaps */
-            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
+    hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
     size_t first;
     size_t run;
     while ((run = retired_take_oldest(SIZE_MAX, UINT64_MAX, &first)) != 0)
