@@ -262,8 +262,9 @@ static void retired_keep_addresses(size_t superslab)
     bool clean = hak_os_purge(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES) == 0;
     if (!clean)
         hak_add_relaxed(&hak_pool.empty_now, (size_t)HAK_SLOTS);
-    /* ORDER: [slot-state] the purge is over */
-    hak_store_release(&hak_superslab(superslab)->state, clean ? 0 : (uint64_t)POOL_ALL << 32);
+    /* ORDER: [slot-state] the purge is over; seq_cst for [slot-avail]: before offering looks at the
+     * index, where the superslab may be from earlier, about to be withdrawn as full */
+    hak_store_seq_cst(&hak_superslab(superslab)->state, clean ? 0 : (uint64_t)POOL_ALL << 32);
     hak_pool_offer(superslab);
 }
 
