@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Scheduler of the tests: scenarios of the pool: acquire, release, retire, revive, purge, evict,
+ * grow, huge blocks. */
+#include "scenarios.h"
+
+#include "pool/pool_internal.h"
+
+#define SLOTS_MAX (64u * HAK_SLOTS)
+#define NOBODY 200u
+
+static uint8_t owners[SLOTS_MAX];
+
+/* --- who holds what --- */
+
+static void slots_on_discard(const char *at, size_t bytes)
+{
+    size_t first = hak_slot_of(at);
+    for (size_t i = 0; i < bytes / HAK_SLOT_BYTES; i++)
+        SCHED_CHECK(owners[first + i] == 0, "slot %zu is %u's and the system takes it", first + i,
+                    owners[first + i] - 1);
+}
+
+void slots_claim(size_t slot, unsigned count, bool zero)
+{
+    sched_note("holds slots %zu to %zu", slot, slot + count - 1);
+    for (size_t i = slot; i < slot + count; i++) {
+        SCHED_CHECK(sim_os_is_mapped(i), "slot %zu", i);
+        SCHED_CHECK(!sim_os_is_discarding(i), "slot %zu", i);
+        SCHED_CHECK(owners[i] == 0, "slot %zu has two owners: %u and %u", i, owners[i] - 1,
+                    sched_self());
+        SCHED_CHECK(!zero || !sim_os_is_used(i), "slot %zu does not read as zero", i);
+        memory_plain(hak_slot_address(i), HAK_SLOT_BYTES, true, NULL);
+        owners[i] = (uint8_t)(sched_self() + 1);
+        sim_os_use(i);
+    }
+}
+
+void slots_give_up(size_t slot, unsigned count)
+{
+    sched_note("gives up slots %zu to %zu", slot, slot + count - 1);
+    for (size_t i = slot; i < slot + count; i++) {
+        SCHED_CHECK(owners[i] != 0, "slot %zu", i);
+        memory_plain(hak_slot_address(i), HAK_SLOT_BYTES, true, NULL);
+        owners[i] = 0;
+    }
+}
+
+size_t slots_acquire(unsigned count, unsigned label)
+{
+    size_t slot = SIZE_MAX;
+    bool zero = false;
+    int error = hak_pool_acquire_any(count, 1, label, &slot, &zero);
+    SCHED_CHECK(error == 0, "error %d", error);
+    slots_claim(slot, count, zero);
+    return slot;
+}
+
+void slots_release(size_t slot, unsigned count, unsigned label)
+{
+    slots_give_up(slot, count);
+    hak_pool_release_any(slot, count, label, false);
+}
+
+void slots_keep_busy(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        owners[slots_acquire(1, HAK_POOL_LABEL_RUN)] = NOBODY;
+}
+
+/* --- what must hold --- */
+
+static bool pool_has_retired(size_t superslab)
+{
+    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older)
+        if (link - 1 == superslab)
+            return true;
+    return false;
+}
+
+static size_t pool_count_retired(void)
+{
+    size_t retired = 0;
+    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older) {
+        SCHED_CHECK(++retired <= 64, "the list of retired superslabs goes round");
+        SCHED_CHECK(pool_busy(hak_load_relaxed(&hak_superslab(link - 1)->state)) == POOL_ALL,
+                    "superslab %u is retired, and slots are free", link - 1);
+    }
+    return retired;
+}
+
+void pool_verify(size_t in_use)
+{
+    size_t retired = pool_count_retired();
+    size_t empty = 0;
+    size_t busy = 0;
+    SCHED_CHECK(retired == hak_load_relaxed(&hak_pool.retired_now), "%zu in the list", retired);
+    for (size_t i = 0; i < hak_space_high_water(); i++) {
+        if (!hak_space_is_taken(i) || pool_has_retired(i))
+            continue;
+        uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
+        uint32_t missing = hak_load_relaxed(&hak_superslab(i)->missing);
+        bool offered = hak_load_relaxed(&hak_space_groups()[i / 64].avail) >> (i % 64) & 1;
+        SCHED_CHECK(pool_busy(state) == POOL_ALL || offered, "superslab %zu has room: state %llx",
+                    i, (unsigned long long)state);
+        SCHED_CHECK((pool_busy(state) & missing) == missing, "superslab %zu", i);
+        SCHED_CHECK(pool_busy(state) != 0 || sim_os_refuses(),
+                    "superslab %zu was emptied and not retired: state %llx", i,
+                    (unsigned long long)state);
+        empty += hak_popcount64(pool_dirty(state) & ~pool_busy(state));
+        busy += hak_popcount64(pool_busy(state) & ~missing);
+    }
+    SCHED_CHECK(empty == hak_load_relaxed(&hak_pool.empty_now), "%zu EMPTY, counted %zu", empty,
+                hak_load_relaxed(&hak_pool.empty_now));
+    SCHED_CHECK(busy == in_use, "%zu busy, %zu in use", busy, in_use);
+}
+
+void slots_verify(void)
+{
+    size_t held = 0;
+    for (size_t i = 0; i < SLOTS_MAX; i++)
+        held += owners[i] != 0;
+    pool_verify(held);
+}
+
+/* --- scenarios --- */
+
+static size_t mine[SCHED_THREADS];
+
+static void slots_configure(size_t max_count, uint64_t max_age_ns)
+{
+    hak_pool_configure(&(struct hak_pool_config){max_count, 0, max_age_ns, SIZE_MAX});
+}
+
+static void slots_start_empty(void)
+{
+    SCHED_CHECK(hak_space_start() == 0, "the window");
+    slots_configure(4, UINT64_MAX / 8);
+    sim_os_on_discard(slots_on_discard);
+}
+
+/* With one superslab, mapped as a whole: slots that are not mapped yet count as in use. */
+void slots_start(void)
+{
+    slots_start_empty();
+    size_t slot = slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    slots_give_up(slot, HAK_SLOTS);
+    SCHED_CHECK(hak_os_purge(hak_slot_address(slot), HAK_SUPERSLAB_BYTES) == 0, "refused");
+    hak_pool_release_any(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN, true);
+}
+
+static void hold_one_each(unsigned threads)
+{
+    for (unsigned t = 0; t < threads; t++)
+        mine[t] = slots_acquire(1, t % 2);
+}
+
+/* Two slots of a superslab go round among three threads, the others are in use. */
+static void last_slots_setup(void)
+{
+    slots_start();
+    slots_keep_busy(HAK_SLOTS - 3);
+    hold_one_each(2);
+}
+
+static void last_slots_run(unsigned who)
+{
+    if (who < 2)
+        slots_release(mine[who], 1, who);
+    size_t slot = slots_acquire(1, who % 2);
+    slots_release(slot, 1, who % 2);
+}
+
+/* Slots that were never used: what is said to read as zero does. */
+static void clean_setup(void)
+{
+    slots_start();
+    hold_one_each(1);
+}
+
+static void clean_run(unsigned who)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        size_t slot = slots_acquire(1 + who % 2, HAK_POOL_LABEL_RUN);
+        slots_release(slot, 1 + who % 2, HAK_POOL_LABEL_RUN);
+    }
+}
+
+/* A superslab that was full, and in no index, is emptied at once; somebody takes a slot by the
+ * class's hint. */
+static void warm_setup(void)
+{
+    slots_start();
+    mine[0] = slots_acquire(HAK_SLOTS, 1);
+}
+
+static void warm_run(unsigned who)
+{
+    if (who == 0)
+        slots_release(mine[0], HAK_SLOTS, 1);
+    size_t slot = slots_acquire(1, 1);
+    if (who == 2)
+        slots_release(slot, 1, 1);
+}
+
+static void index_setup(void)
+{
+    slots_start();
+    slots_keep_busy(HAK_SLOTS - 2);
+    hold_one_each(2);
+}
+
+/* All slots are in use: two are released while a third thread finds the superslab full. */
+static void index_run(unsigned who)
+{
+    if (who < 2) {
+        slots_release(mine[who], 1, who);
+        return;
+    }
+    size_t slot;
+    bool zero;
+    for (unsigned i = 0; i < 2; i++)
+        if (hak_pool_try_in_use(1, 1, false, false, &slot, &zero)) {
+            slots_claim(slot, 1, zero);
+            hak_add_relaxed(&hak_pool.in_use[0], (size_t)1);
+        }
+}
+
+static void retire_setup(void)
+{
+    slots_start();
+    hold_one_each(3);
+}
+
+static void retire_run(unsigned who)
+{
+    slots_release(mine[who], 1, who % 2);
+    size_t slot = slots_acquire(1 + who % 2, who % 2);
+    if (who == 2)
+        hak_pool_trim();
+    slots_release(slot, 1 + who % 2, who % 2);
+}
+
+static void purge_setup(void)
+{
+    slots_start();
+    hold_one_each(3);
+    size_t more[3];
+    for (unsigned i = 0; i < 3; i++)
+        more[i] = slots_acquire(1, i % 2);
+    for (unsigned i = 0; i < 3; i++)
+        slots_release(more[i], 1, i % 2);
+}
+
+static void purge_run(unsigned who)
+{
+    if (who == 2) {
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+        slots_release(mine[2], 1, 0);
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+        return;
+    }
+    size_t slot = slots_acquire(2 - who, who);
+    slots_release(mine[who], 1, who);
+    slots_release(slot, 2 - who, who);
+}
+
+/* Nothing may be kept: what is retired is unmapped at once. */
+static void evict_setup(void)
+{
+    slots_start();
+    slots_configure(0, 0);
+    hold_one_each(2);
+}
+
+static void evict_run(unsigned who)
+{
+    if (who < 2)
+        slots_release(mine[who], 1, who);
+    size_t slot = slots_acquire(1, who % 2);
+    sim_os_set_time_ns(sim_os_time_ns() + 1000000);
+    slots_release(slot, 1, who % 2);
+}
+
+static void refused_setup(void)
+{
+    evict_setup();
+    sim_os_refuse(true, false);
+}
+
+/* A superslab has room, but not for a long run; while one thread looks for that it is emptied,
+ * unmapped, and its place mapped anew. Others still find it in the index from before, full. */
+static void again_setup(void)
+{
+    slots_start();
+    slots_configure(0, 0);
+    size_t low = slots_acquire(16, HAK_POOL_LABEL_RUN);
+    hold_one_each(1);
+    slots_release(low, 16, HAK_POOL_LABEL_RUN);
+}
+
+static void again_run(unsigned who)
+{
+    size_t slot;
+    bool zero;
+    if (who == 0) {
+        slots_release(mine[0], 1, 0);
+    } else if (who == 1) {
+        slots_acquire(23, HAK_POOL_LABEL_RUN);
+    } else if (hak_pool_try_in_use(HAK_SLOTS, 1, false, false, &slot, &zero)) {
+        slots_claim(slot, HAK_SLOTS, zero);
+        slots_release(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    }
+}
+
+static void grow_setup(void)
+{
+    slots_start_empty();
+}
+
+static void grow_run(unsigned who)
+{
+    static const unsigned counts[] = {3, 12, 24};
+    size_t slot = slots_acquire(counts[who], HAK_POOL_LABEL_RUN);
+    size_t more = slots_acquire(1, who);
+    slots_release(slot, counts[who], HAK_POOL_LABEL_RUN);
+    slots_release(more, 1, who);
+}
+
+/* Two superslabs at most: runs may be refused, and nothing may be left behind. */
+static void limit_setup(void)
+{
+    slots_start_empty();
+    hak_pool_set_limit(2);
+}
+
+static void limit_run(unsigned who)
+{
+    static const unsigned counts[] = {3, 20, 30};
+    size_t slot = SIZE_MAX;
+    bool zero = false;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned count = counts[(who + i) % 3];
+        if (hak_pool_acquire_any(count, 1, HAK_POOL_LABEL_RUN, &slot, &zero) != 0)
+            continue;
+        slots_claim(slot, count, zero);
+        slots_release(slot, count, HAK_POOL_LABEL_RUN);
+    }
+}
+
+static void huge_setup(void)
+{
+    slots_start();
+    hold_one_each(3);
+}
+
+static void huge_run(unsigned who)
+{
+    slots_release(mine[who], 1, who % 2);
+    if (who == 2) {
+        size_t slot = slots_acquire(1, 0);
+        slots_release(slot, 1, 0);
+        return;
+    }
+    struct hak_whole w;
+    bool zero = false;
+    int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero);
+    SCHED_CHECK(error == 0, "error %d", error);
+    size_t slot = w.first * HAK_SLOTS;
+    unsigned count = (unsigned)(w.mapped_bytes / HAK_SLOT_BYTES);
+    slots_claim(slot, count, zero);
+    slots_give_up(slot, count);
+    hak_whole_give(&w);
+}
+
+static void in_place_setup(void)
+{
+    slots_start();
+    for (unsigned t = 0; t < 3; t++)
+        mine[t] = slots_acquire(1, HAK_POOL_LABEL_RUN);
+}
+
+/* A run grows into the slot behind it, which somebody releases and somebody else wants. */
+static void in_place_run(unsigned who)
+{
+    bool zero;
+    if (who == 0 && hak_pool_try_acquire_at(mine[0] + 1, 1, &zero)) {
+        slots_claim(mine[0] + 1, 1, zero);
+        slots_release(mine[0], 2, HAK_POOL_LABEL_RUN);
+        return;
+    }
+    slots_release(mine[who], 1, HAK_POOL_LABEL_RUN);
+    if (who == 0)
+        return;
+    size_t slot = slots_acquire(2, HAK_POOL_LABEL_RUN);
+    slots_release(slot, 2, HAK_POOL_LABEL_RUN);
+}
+
+const struct scenario slots_scenarios[] = {
+    {"slots_last", "the last free slots of a superslab go round", 3, last_slots_setup,
+     last_slots_run, NULL, slots_verify},
+    {"slots_index", "a full superslab leaves the index while slots are released", 3, index_setup,
+     index_run, NULL, slots_verify},
+    {"slots_clean", "slots that were never used", 3, clean_setup, clean_run, NULL, slots_verify},
+    {"slots_warm", "a slot is taken by the class's hint while all are released", 3, warm_setup,
+     warm_run, NULL, slots_verify},
+    {"slots_retire", "a superslab is emptied, retired, revived and trimmed", 3, retire_setup,
+     retire_run, NULL, slots_verify},
+    {"slots_purge", "EMPTY slots are purged while others want them", 3, purge_setup, purge_run,
+     NULL, slots_verify},
+    {"slots_evict", "nothing may be kept: superslabs come and go", 3, evict_setup, evict_run, NULL,
+     slots_verify},
+    {"slots_refused", "the same; the system refuses to unmap", 3, refused_setup, evict_run, NULL,
+     slots_verify},
+    {"slots_again", "the place of an unmapped superslab is used again", 3, again_setup, again_run,
+     NULL, slots_verify},
+    {"slots_grow", "three threads make the pool grow", 3, grow_setup, grow_run, NULL, slots_verify},
+    {"slots_limit", "the same, with a limit of two superslabs", 3, limit_setup, limit_run, NULL,
+     slots_verify},
+    {"slots_huge", "huge blocks take whole superslabs", 3, huge_setup, huge_run, NULL,
+     slots_verify},
+    {"slots_in_place", "a run grows in place", 3, in_place_setup, in_place_run, NULL, slots_verify},
+    {NULL, NULL, 0, NULL, NULL, NULL, NULL},
+};
