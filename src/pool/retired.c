@@ -344,7 +344,8 @@ static size_t purge_superslab(size_t superslab)
         empty = ~pool_busy(state) & pool_dirty(state);
         if (empty == 0)
             return 0;
-    } while (!hak_cas_acq_rel(&s->state, &state, state | empty)); /* ORDER: [slot-state] */
+        /* ORDER: [slot-state] what the last owners of the slots did is over */
+    } while (!hak_cas_acquire(&s->state, &state, state | empty));
     size_t slots = 0;
     for (uint32_t left = empty; left != 0;) {
         unsigned at = hak_ctz64(left);
