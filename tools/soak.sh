@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long form of the stress and fork tests, for hours: `make soak` calls it after a build of the release and debug
+# The long form of the stress and fork tests and of the scheduler, for hours: `make soak` calls it after a build of the release and debug
 # variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with
 # "N passed, N failed"; the status is 0 only if nothing failed. Logs: build/logs/soak-*.log.
 #
@@ -19,7 +19,8 @@ preload=(env "LD_PRELOAD=$PWD/$release/libhakmem.so")
 plain=$release/tests/stress/stress
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
-for file in "$release/libhakmem.so" "$plain" "$checked" "$forks"; do
+scheduler=$release/tests/sched/sched
+for file in "$release/libhakmem.so" "$plain" "$checked" "$forks" "$scheduler"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
         exit 1
@@ -47,7 +48,7 @@ soak() {
     fi
 }
 
-echo "soak: $cases cases of $seconds seconds each, and forks; seed $seed"
+echo "soak: $cases cases of $seconds seconds each, the scheduler and forks; seed $seed"
 soak threads-8 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
 soak threads-64 "${preload[@]}" "$plain" --threads 64 "${stress[@]}"
 soak two-classes "${preload[@]}" "$plain" --threads 8 --sizes 3000,8000 "${stress[@]}"
@@ -55,6 +56,7 @@ soak short-lives "${preload[@]}" "$plain" --threads 16 --lives 100000 "${stress[
 soak fork "${preload[@]}" "$plain" --threads 8 --fork "${stress[@]}"
 soak purge-at-once env HAKMEM_SUPERSLAB_TTL_SEC=0 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
 soak checked "$checked" --threads 8 "${stress[@]}"
+soak scheduler "$scheduler" --seeds $((minutes * 3000)) --first "$seed"
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 
 echo "$passed passed, $failed failed"

@@ -21,9 +21,9 @@
 #define HAK_STORE(p, v, order) atomic_store_explicit((p), (v), memory_order_##order)
 #define HAK_EXCHANGE(p, v, order) atomic_exchange_explicit((p), (v), memory_order_##order)
 #define HAK_FETCH(what, p, v, order) atomic_fetch_##what##_explicit((p), (v), memory_order_##order)
-#define HAK_CAS(kind, p, expected, v, order)                                                       \
-    atomic_compare_exchange_##kind##_explicit((p), (expected), (v), memory_order_##order,          \
-                                              memory_order_relaxed)
+#define HAK_CAS(p, expected, v, order)                                                             \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_##order,            \
+                                            memory_order_relaxed)
 #endif
 
 #define hak_load_relaxed(p) HAK_LOAD(p, relaxed)
@@ -38,22 +38,19 @@
 #define hak_exchange_acquire(p, v) HAK_EXCHANGE(p, v, acquire)
 #define hak_exchange_release(p, v) HAK_EXCHANGE(p, v, release)
 #define hak_exchange_acq_rel(p, v) HAK_EXCHANGE(p, v, acq_rel)
-#define hak_exchange_seq_cst(p, v) HAK_EXCHANGE(p, v, seq_cst)
 
 #define hak_add_relaxed(p, v) HAK_FETCH(add, p, v, relaxed)
 #define hak_sub_relaxed(p, v) HAK_FETCH(sub, p, v, relaxed)
 #define hak_or_relaxed(p, v) HAK_FETCH(or, p, v, relaxed)
 #define hak_or_release(p, v) HAK_FETCH(or, p, v, release)
-#define hak_or_seq_cst(p, v) HAK_FETCH(or, p, v, seq_cst)
 #define hak_and_relaxed(p, v) HAK_FETCH(and, p, v, relaxed)
 #define hak_and_seq_cst(p, v) HAK_FETCH(and, p, v, seq_cst)
 
 /* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says
  * otherwise. */
-#define hak_cas_relaxed(p, expected, v) HAK_CAS(strong, p, expected, v, relaxed)
-#define hak_cas_acquire(p, expected, v) HAK_CAS(strong, p, expected, v, acquire)
-#define hak_cas_acq_rel(p, expected, v) HAK_CAS(strong, p, expected, v, acq_rel)
-#define hak_cas_seq_cst(p, expected, v) HAK_CAS(weak, p, expected, v, seq_cst)
+#define hak_cas_relaxed(p, expected, v) HAK_CAS(p, expected, v, relaxed)
+#define hak_cas_acquire(p, expected, v) HAK_CAS(p, expected, v, acquire)
+#define hak_cas_acq_rel(p, expected, v) HAK_CAS(p, expected, v, acq_rel)
 
 /* A counter that only one thread at a time writes (its owner, or whoever holds its lock) and any
  * may read: no locked instruction. */

@@ -36,6 +36,13 @@ struct hak_heap *blocks_enter(unsigned who)
     return heaps[who];
 }
 
+struct hak_heap *blocks_begin(unsigned who)
+{
+    heaps[who] = hak_cache_thread_start();
+    SCHED_CHECK(heaps[who] != NULL, "no heap");
+    return blocks_enter(who);
+}
+
 void blocks_leave(unsigned who)
 {
     struct hak_heap *heap = heaps[who];

@@ -18,12 +18,6 @@ static void give(unsigned count, unsigned cls)
         given[i] = blocks_allocate(heap, cls);
 }
 
-static void flush_ended(unsigned who, struct hak_heap *heap)
-{
-    (void)who;
-    hak_outbox_flush(heap);
-}
-
 /* --- an owner that runs, and two that free its blocks --- */
 
 static void freers_setup(void)
@@ -104,6 +98,30 @@ static void adopt_run(unsigned who)
         hak_cache_flush(heap);
 }
 
+/* --- threads start and adopt; another frees into slabs of heaps that it has not heard of --- */
+
+static void newcomers_setup(void)
+{
+    blocks_start(3);
+    give(4, BIG);
+    blocks_leave(0);
+}
+
+static void newcomers_run(unsigned who)
+{
+    if (who == 2) {
+        struct hak_heap *heap = blocks_enter(2);
+        for (unsigned i = 0; i < 4; i++) {
+            blocks_free(heap, given[i]);
+            hak_outbox_flush(heap);
+        }
+        return;
+    }
+    struct hak_heap *heap = blocks_begin(who == 0 ? 0 : 3);
+    void *p = blocks_allocate(heap, BIG);
+    blocks_free(heap, p);
+}
+
 /* --- a slab is emptied from afar, released, and made anew for another class --- */
 
 static void reuse_setup(void)
@@ -127,6 +145,35 @@ static void reuse_run(unsigned who)
     void *p = blocks_allocate(heap, SMALL);
     blocks_free(heap, p);
     hak_cache_flush(heap);
+}
+
+/* --- a slab is released while somebody pushes it, made anew, and freed into again --- */
+
+static void released_setup(void)
+{
+    blocks_start(3);
+    give(2, BIG);
+    hak_cache_flush(blocks_enter(0));
+}
+
+static void released_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    if (who == 0) {
+        for (unsigned i = 0; i < 2; i++) {
+            hak_cache_flush(heap);
+            blocks_send(i, blocks_allocate(heap, BIG));
+        }
+        return;
+    }
+    blocks_free(heap, given[who - 1]);
+    hak_outbox_flush(heap);
+    for (unsigned i = 0; i < 2; i++) {
+        void *p = blocks_receive(i);
+        if (p != NULL)
+            blocks_free(heap, p);
+        hak_outbox_flush(heap);
+    }
 }
 
 /* --- threads without a heap --- */
@@ -255,7 +302,7 @@ static void pass_run(unsigned who)
         void *p = blocks_receive(i);
         if (p != NULL)
             blocks_free(heap, p);
-        flush_ended(who, heap);
+        hak_outbox_flush(heap);
     }
     if (who == 0)
         for (unsigned i = 0; i < 3; i++) {
@@ -296,8 +343,12 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_adopt", "two threads adopt slabs into which a third frees", 3, adopt_setup, adopt_run,
      blocks_between, blocks_verify},
+    {"blocks_newcomers", "threads start and adopt while another frees", 3, newcomers_setup,
+     newcomers_run, blocks_between, blocks_verify},
     {"blocks_reuse", "a slab is emptied from afar and made anew for another class", 3, reuse_setup,
      reuse_run, blocks_between, blocks_verify},
+    {"blocks_released", "a slab is released while somebody pushes it, and made anew", 3,
+     released_setup, released_run, blocks_between, blocks_verify},
     {"blocks_heapless", "threads without a heap", 3, heapless_setup, heapless_run, blocks_between,
      blocks_verify},
     {"blocks_sleeper", "a tick collects for an owner that sleeps, and wakes up", 3, sleeper_setup,

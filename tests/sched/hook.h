@@ -39,8 +39,7 @@ void sched_store(volatile void *p, size_t bytes, uint64_t value, const struct sc
 /* Returns what was there before. */
 uint64_t sched_change(volatile void *p, size_t bytes, enum sched_change change, uint64_t value,
                       const struct sched_site *site);
-/* `weak`: may fail for no reason. */
-bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value, bool weak,
+bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value,
                const struct sched_site *site);
 
 /* The thread waits for others: they go first. */
@@ -72,10 +71,8 @@ void sched_read(const void *p, size_t bytes);
 #define HAK_FETCH(what, p, v, order)                                                               \
     ((SCHED_TYPE(p))sched_change((p), sizeof *(p), SCHED_CHANGE_##what,                            \
                                  (uint64_t)(SCHED_TYPE(p))(v), SCHED_SITE(#what, #p, order)))
-#define SCHED_IS_strong false
-#define SCHED_IS_weak true
-#define HAK_CAS(kind, p, expected, v, order)                                                       \
-    sched_cas((p), sizeof *(p), (expected), (uint64_t)(SCHED_TYPE(p))(v), SCHED_IS_##kind,         \
+#define HAK_CAS(p, expected, v, order)                                                             \
+    sched_cas((p), sizeof *(p), (expected), (uint64_t)(SCHED_TYPE(p))(v),                          \
               SCHED_SITE("cas", #p, order))
 
 static inline void *sched_memset(void *to, int value, size_t bytes)

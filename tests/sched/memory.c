@@ -482,11 +482,9 @@ uint64_t sched_change(volatile void *p, size_t bytes, enum sched_change change, 
 }
 
 /* A compare-and-swap that fails may have read an old value, as a relaxed load may. */
-static bool cas_fails(struct location *l, uint64_t expected, bool weak, uint64_t *found)
+static bool cas_fails(struct location *l, uint64_t expected, uint64_t *found)
 {
     uint64_t newest = *found;
-    if (newest == expected && weak && sched_random(16) == 0)
-        return true;
     if (!sched_run->weak || (newest == expected && sched_random(8) != 0))
         return newest != expected;
     uint32_t n = location_choose(l, view_oldest(view_self(), l));
@@ -499,7 +497,7 @@ static bool cas_fails(struct location *l, uint64_t expected, bool weak, uint64_t
     return true;
 }
 
-bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value, bool weak,
+bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value,
                const struct sched_site *site)
 {
     uint64_t want = memory_raw(expected, bytes);
@@ -511,7 +509,7 @@ bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value, b
     }
     struct location *l = memory_enter(p, bytes, true, site);
     uint64_t found = memory_raw(p, bytes);
-    if (cas_fails(l, want, weak, &found)) {
+    if (cas_fails(l, want, &found)) {
         memory_trace(site, found, found, l, 0);
         memory_raw_store(expected, bytes, found);
         return false;
@@ -579,4 +577,24 @@ TSAN(read_range)(void *p, size_t bytes)
 TSAN(write_range)(void *p, size_t bytes)
 {
     memory_instrumented(p, bytes, true, __builtin_return_address(0));
+}
+
+/* clang's, in place of the C library's. */
+void *__tsan_memset(void *to, int value, size_t bytes);
+void *__tsan_memcpy(void *to, const void *from, size_t bytes);
+void *__tsan_memmove(void *to, const void *from, size_t bytes);
+
+void *__tsan_memset(void *to, int value, size_t bytes)
+{
+    return sched_memset(to, value, bytes);
+}
+
+void *__tsan_memcpy(void *to, const void *from, size_t bytes)
+{
+    return sched_memmove(to, from, bytes);
+}
+
+void *__tsan_memmove(void *to, const void *from, size_t bytes)
+{
+    return sched_memmove(to, from, bytes);
 }

@@ -17,6 +17,7 @@ class Mistake:
     file: str
     edits: tuple[tuple[str, str], ...]
     scenario: str
+    strong: bool = False  # shown with consistent memory: with weak memory it would be caught as a data race before
 
 
 MISTAKES = (
@@ -96,7 +97,7 @@ MISTAKES = (
     Mistake("withdraw_without_recheck", "a full superslab leaves the index; its state is not looked at again",
             "pool/acquire.c", ((
                 """    if (pool_busy(hak_load_seq_cst(&hak_superslab(superslab)->state)) != POOL_ALL)
-        hak_or_seq_cst(avail, bit); /* ORDER: [slot-avail] */
+        hak_or_relaxed(avail, bit);
 """, ""),), "slots_index"),
     Mistake("offer_before_release", "a superslab is offered before its slots are free", "pool/acquire.c", ((
         """    uint64_t state = hak_and_seq_cst(&s->state, ~mask) & ~mask;
@@ -122,17 +123,17 @@ MISTAKES = (
 """),), "slots_warm"),
     Mistake("retire_by_store", "release finds no slot in use and stores \"all claimed\" instead of CAS",
             "pool/acquire.c", ((
-                """        !hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+                """        !hak_cas_acquire(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
         return false;
 """,
                 """        (hak_store_release(&hak_superslab(superslab)->state, state | POOL_ALL), false))
         return false;
 """),), "slots_retire"),
     Mistake("claim_by_or", "busy bits are set by OR, whatever they were", "pool/acquire.c", ((
-        """    if (!hak_cas_acq_rel(&s->state, state, claimed))
+        """    if (!hak_cas_acquire(&s->state, state, claimed))
         return false;
 """,
-        """    hak_or_seq_cst(&s->state, claimed & ~*state);
+        """    HAK_FETCH(or, &s->state, claimed & ~*state, acq_rel);
 """),), "slots_last"),
     Mistake("revive_without_claim", "reviving frees all slots, then takes its own", "pool/acquire.c", ((
         """    hak_and_seq_cst(&s->state, ~(uint64_t)others);
@@ -140,7 +141,7 @@ MISTAKES = (
         """    hak_and_seq_cst(&s->state, ~(uint64_t)POOL_ALL);
     if (count < HAK_SLOTS)
         hak_pool_offer(superslab);
-    hak_or_seq_cst(&s->state, (uint64_t)(POOL_ALL & ~others));
+    HAK_FETCH(or, &s->state, (uint64_t)(POOL_ALL & ~others), acq_rel);
 """),), "slots_retire"),
     Mistake("zero_is_stale", "what reads as zero is decided before the CAS, from an older state", "pool/acquire.c", ((
         """    uint64_t state = hak_load_relaxed(&s->state);
@@ -172,10 +173,10 @@ MISTAKES = (
 """,
                 """    return s;
 """), (
-                    """    if (hak_load_seq_cst(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
+                    """    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
 """,
                     """    hak_exchange_acq_rel(&s->in_inbox, false);
-    if (hak_load_seq_cst(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
+    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
 """), (
                         "        unsigned blocks = hak_slab_collect_owner(s);\n",
                         "        unsigned blocks = hak_slab_collect_owner(s);\n"
@@ -215,28 +216,35 @@ MISTAKES = (
         "        hak_heap_settle_locked(heap, s);\n",
         "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_locked(heap, s);\n"),),
             "blocks_freers"),
-    Mistake("inbox_popped_one_by_one", "the inbox is a stack that is popped, with two threads that may pop: ABA",
-            "cache/remote.c", ((
-                """    hak_store_relaxed(&heap->inbox_slabs, 0u);
-    return hak_exchange_seq_cst(&heap->inbox,
-                                NULL); /* ORDER: [inbox-list] seq_cst for [slab-owner] */
-""",
-                """    struct hak_slab *taken = NULL;
-    struct hak_slab *head = hak_load_seq_cst(&heap->inbox);
-    hak_store_relaxed(&heap->inbox_slabs, 0u);
-    while (head != NULL) {
-        struct hak_slab *next = hak_load_relaxed(&head->inbox_next);
-        if (!hak_cas_seq_cst(&heap->inbox, &head, next))
-            continue;
-        hak_store_relaxed(&head->inbox_next, taken);
-        taken = head;
-        head = hak_load_seq_cst(&heap->inbox);
+    Mistake("retired_popped_by_cas", "the newest retired superslab is popped as from a lock-free stack: the link is read, "
+            "then newest is compared and set; ABA", "pool/retired.c", ((
+                """    hak_lock(&hak_pool.retired_lock);
+    bool found = hak_pool.newest != 0;
+    if (found) {
+        *superslab = hak_pool.newest - 1;
+        retired_unlink_locked(*superslab);
     }
-    return taken;
-"""),), "blocks_lists"),
+    hak_unlock(&hak_pool.retired_lock);
+""",
+                """    bool found = false;
+    while (!found) {
+        uint32_t newest = hak_pool.newest;
+        if (newest == 0)
+            break;
+        uint32_t older = hak_superslab(newest - 1)->older;
+        hak_lock(&hak_pool.retired_lock); /* the compare-and-swap */
+        found = hak_pool.newest == newest;
+        if (found) {
+            *superslab = newest - 1;
+            retired_unlink_locked(*superslab);
+            hak_pool.newest = older;
+        }
+        hak_unlock(&hak_pool.retired_lock);
+    }
+"""),), "slots_pop", strong=True),
     Mistake("push_without_recheck", "the owner changes while a flush is under way, and the push does not look again",
             "cache/remote.c", ((
-                """            if (hak_load_seq_cst(&s->owner) != owner)
+                """            if (hak_load_acquire(&s->owner) != owner)
                 hak_inbox_forward_any(owner);
 """, ""),), "blocks_ends"),
     Mistake("forwarded_before_moved", "the inbox of a thread that ends is handed on before its slabs have their new owner",
@@ -268,6 +276,10 @@ MISTAKES = (
         return false;
     hak_heap_collect_locked(heap);
 """),), "blocks_sleeper"),
+    Mistake("flag_left_when_released", "a push that finds no owner leaves the flag set", "cache/remote.c", ((
+        """        hak_exchange_acq_rel(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
+        if (hak_load_acquire""",
+        """        if (true || hak_load_acquire"""),), "blocks_released"),
     Mistake("bits_not_atomic", "remote bits are added by a load and a store", "slab/slab.c", ((
         "    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);\n",
         "    uint64_t before = hak_load_relaxed(&s->remote_bits[word]);\n"

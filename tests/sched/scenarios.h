@@ -25,9 +25,11 @@ void pool_verify(size_t in_use);
 
 /* --- blocks that the program holds --- */
 
-void blocks_start(unsigned heaps);
+void blocks_start(unsigned count);
 /* The heap of the logical thread `who`; becomes the calling thread's. */
 struct hak_heap *blocks_enter(unsigned who);
+/* A heap for a thread that starts. */
+struct hak_heap *blocks_begin(unsigned who);
 /* The heap of a thread that ends. */
 void blocks_leave(unsigned who);
 void *blocks_allocate(struct hak_heap *heap, unsigned cls);

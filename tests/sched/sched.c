@@ -10,6 +10,7 @@
 #include "scenarios.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ void sched_note(const char *format, ...)
     if (sched_run->self == SCHED_THREADS)
         printf("%6s     ", "");
     else
-        printf("%6llu T%u  ", (unsigned long long)sched_run->steps, sched_run->self);
+        printf("%6" PRIu64 " T%u  ", sched_run->steps, sched_run->self);
     vprintf(format, arguments);
     putchar('\n');
     va_end(arguments);
@@ -406,36 +407,41 @@ static const char *own_name;
 static const struct scenario *const scenario_lists[] = {slots_scenarios, blocks_scenarios,
                                                         other_scenarios};
 
-/* Runs seeds first to first + count - 1, the first that fails being the last. */
-static bool scenario_run(const struct scenario *scenario, uint64_t first, uint64_t count)
+/* Runs `count` seeds from first on, the first that fails being the last. */
+static bool scenario_run(const struct scenario *scenario, uint64_t first, uint64_t count,
+                         uint64_t step)
 {
     guard_time();
     scenario_learn(scenario);
     for (uint64_t i = 0; i < count; i++) {
+        uint64_t seed = first + i * step;
         if (i % 256 == 0)
             guard_time();
-        if (run_seed(first + i))
+        if (run_seed(seed))
             continue;
-        printf("FAILED %s seed %llu after %llu seeds: %s\n", scenario->name,
-               (unsigned long long)(first + i), (unsigned long long)(i + 1), world->message);
-        printf("  again: %s --scenario %s --seed %llu --trace\n", own_name, scenario->name,
-               (unsigned long long)(first + i));
+        printf("FAILED %s seed %" PRIu64 " after %" PRIu64 " seeds: %s\n", scenario->name, seed,
+               i + 1, world->message);
+        printf("  again: %s --scenario %s --seed %" PRIu64 " --trace\n", own_name, scenario->name,
+               seed);
         return false;
     }
-    printf("ok     %-24s %llu seeds, %llu steps each, %llu at most; %llu points\n", scenario->name,
-           (unsigned long long)count, (unsigned long long)(world->steps_total / count),
-           (unsigned long long)world->steps_most, (unsigned long long)world->points_expected);
+    printf("ok     %-24s %" PRIu64 " seeds, %" PRIu64 " steps each, %" PRIu64 " at most; %" PRIu64
+           " points\n",
+           scenario->name, count, count == 0 ? 0 : world->steps_total / count, world->steps_most,
+           world->points_expected);
     return true;
 }
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: %s [--list] [--scenario NAME]... [--seeds N] [--first N] [--seed N] [--trace]\n"
-            "  --scenario NAME  those whose names begin so; all, if none is given\n"
-            "  --seeds N    seeds to run (20000), from --first (0) on\n"
-            "  --seed N     this one alone; --trace shows each step\n",
-            own_name);
+    fprintf(
+        stderr,
+        "usage: %s [--list] [--scenario NAME]... [--seeds N] [--first N] [--weak|--strong] [--seed N] [--trace]\n"
+        "  --scenario NAME  those whose names begin so; all, if none is given\n"
+        "  --seeds N    seeds to run (20000), from --first (0) on\n"
+        "  --weak       odd seeds only: those with weak memory\n"
+        "  --seed N     this one alone; --trace shows each step\n",
+        own_name);
     return 2;
 }
 
@@ -455,6 +461,8 @@ int main(int argc, char **argv)
                                             {"first", required_argument, NULL, 'f'},
                                             {"seed", required_argument, NULL, 'o'},
                                             {"trace", no_argument, NULL, 't'},
+                                            {"weak", no_argument, NULL, 'w'},
+                                            {"strong", no_argument, NULL, 'g'},
                                             {NULL, 0, NULL, 0}};
     char *chosen[16];
     unsigned chosen_count = 0;
@@ -462,6 +470,8 @@ int main(int argc, char **argv)
     uint64_t count = 20000;
     bool list = false;
     bool traced = false;
+    bool weak = false;
+    bool strong = false;
     own_name = argv[0];
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'l')
@@ -474,6 +484,10 @@ int main(int argc, char **argv)
             first = strtoull(optarg, NULL, 10), count = c == 'o' ? 1 : count;
         else if (c == 't')
             traced = true;
+        else if (c == 'w')
+            weak = true;
+        else if (c == 'g')
+            strong = true;
         else
             return usage();
     }
@@ -491,7 +505,8 @@ int main(int argc, char **argv)
             if (list || !is_chosen(s->name, chosen, chosen_count))
                 continue;
             run++;
-            failed += !scenario_run(s, first, count);
+            failed +=
+                !scenario_run(s, (first & ~(uint64_t)strong) | weak, count, 1 + (weak || strong));
         }
     }
     return list ? 0 : run == 0 || count == 0 ? usage() : failed != 0;

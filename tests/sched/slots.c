@@ -288,6 +288,48 @@ static void refused_setup(void)
     sim_os_refuse(true, false);
 }
 
+/* Retired superslabs are taken, two in a row, and one of them comes back. */
+static void pop_setup(void)
+{
+    slots_start();
+    slots_keep_busy(HAK_SLOTS);
+    mine[0] = slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    mine[1] = slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    slots_release(mine[0], HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    slots_release(mine[1], HAK_SLOTS, HAK_POOL_LABEL_RUN);
+}
+
+static void pop_run(unsigned who)
+{
+    size_t slot = slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    if (who != 1)
+        return;
+    slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    slots_release(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN);
+}
+
+/* What a huge block leaves behind is cached; two threads take slots of it, one of them reviving it,
+ * while a third still finds it in the index. */
+static void revive_setup(void)
+{
+    slots_start();
+    slots_keep_busy(HAK_SLOTS);
+}
+
+static void revive_run(unsigned who)
+{
+    if (who == 0) {
+        struct hak_whole w;
+        bool zero = false;
+        int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero);
+        SCHED_CHECK(error == 0, "error %d", error);
+        slots_claim(w.first * HAK_SLOTS, HAK_SLOTS, zero);
+        slots_give_up(w.first * HAK_SLOTS, HAK_SLOTS);
+        hak_whole_give(&w);
+    }
+    slots_acquire(1, who);
+}
+
 /* A superslab has room, but not for a long run; while one thread looks for that it is emptied,
  * unmapped, and its place mapped anew. Others still find it in the index from before, full. */
 static void again_setup(void)
@@ -311,6 +353,53 @@ static void again_run(unsigned who)
         slots_claim(slot, HAK_SLOTS, zero);
         slots_release(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN);
     }
+}
+
+/* The same; what is emptied is kept, and revived. */
+static void again_kept_setup(void)
+{
+    again_setup();
+    slots_configure(4, UINT64_MAX / 8);
+}
+
+/* The only free slot is purged; meanwhile the superslab seems full. */
+static void index_purge_setup(void)
+{
+    slots_start();
+    slots_keep_busy(HAK_SLOTS - 1);
+    hold_one_each(1);
+    slots_release(mine[0], 1, 0);
+}
+
+static void look_for_room(unsigned count)
+{
+    size_t slot;
+    bool zero;
+    if (hak_pool_try_in_use(count, 1, false, false, &slot, &zero))
+        slots_claim(slot, count, zero);
+}
+
+static void index_purge_run(unsigned who)
+{
+    if (who == 0)
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    else
+        look_for_room(who == 1 ? 1 : 2);
+}
+
+/* A superslab that is mapped in part gets full, and more of it is mapped. */
+static void index_grow_setup(void)
+{
+    slots_start_empty();
+    slots_keep_busy(7);
+}
+
+static void index_grow_run(unsigned who)
+{
+    if (who == 2)
+        look_for_room(HAK_SLOTS);
+    else
+        slots_acquire(who == 0 ? 3 : 1, HAK_POOL_LABEL_RUN);
 }
 
 static void grow_setup(void)
@@ -414,11 +503,21 @@ const struct scenario slots_scenarios[] = {
      slots_verify},
     {"slots_again", "the place of an unmapped superslab is used again", 3, again_setup, again_run,
      NULL, slots_verify},
+    {"slots_again_kept", "a superslab is emptied, retired and revived", 3, again_kept_setup,
+     again_run, NULL, slots_verify},
+    {"slots_index_purge", "the only free slot is purged", 3, index_purge_setup, index_purge_run,
+     NULL, slots_verify},
+    {"slots_index_grow", "a superslab gets full, and more of it is mapped", 3, index_grow_setup,
+     index_grow_run, NULL, slots_verify},
     {"slots_grow", "three threads make the pool grow", 3, grow_setup, grow_run, NULL, slots_verify},
     {"slots_limit", "the same, with a limit of two superslabs", 3, limit_setup, limit_run, NULL,
      slots_verify},
     {"slots_huge", "huge blocks take whole superslabs", 3, huge_setup, huge_run, NULL,
      slots_verify},
+    {"slots_pop", "retired superslabs are taken and come back", 3, pop_setup, pop_run, NULL,
+     slots_verify},
+    {"slots_revive", "what a huge block leaves is revived slot by slot", 3, revive_setup,
+     revive_run, NULL, slots_verify},
     {"slots_in_place", "a run grows in place", 3, in_place_setup, in_place_run, NULL, slots_verify},
     {NULL, NULL, 0, NULL, NULL, NULL, NULL},
 };

@@ -70,17 +70,15 @@ class Builder:
         source = folder / "src" / file
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text, encoding="utf-8")
-        arguments, output = self.commands[file]
+        arguments, _ = self.commands[file]
         replaced = folder / "replaced.o"
         compile_command = [str(source) if a.endswith("/src/" + file) else a for a in arguments]
         compile_command[compile_command.index("-o") + 1] = str(replaced)
-        compile_command.append("-Wno-error")
         self.execute([a for a in compile_command if a != "-Werror"], name)
         others = [str(self.build / o) for f, (_, o) in self.commands.items() if f != file]
         program = folder / "sched"
         compiler = arguments[0]
         self.execute([compiler, *self.link_flags, "-o", str(program), *self.own, str(replaced), *others], name)
-        del output
         return program
 
     def execute(self, command: list[str], name: str) -> None:
@@ -90,9 +88,10 @@ class Builder:
             raise VariantError(f"{name}: {command[0]} failed:\n{done.stderr}")
 
 
-def hunt(program: Path, scenario: str, seeds: int) -> Found | None:
-    """Runs a scenario until a seed fails."""
-    done = subprocess.run([program, "--scenario", scenario, "--seeds", str(seeds)], stdin=subprocess.DEVNULL,
+def hunt(program: Path, scenario: str, seeds: int, which: str) -> Found | None:
+    """Runs a scenario until a seed fails. `which`: "--weak" or "--strong" seeds only; "": all."""
+    command = [str(program), "--scenario", scenario, "--seeds", str(seeds), *([which] if which else [])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     match = FAILED.search(done.stdout)
     if match:
