@@ -271,7 +271,7 @@ void memory_plain(const void *p, size_t bytes, bool write, const void *where)
     }
 }
 
-static void memory_instrumented(const void *p, size_t bytes, bool write, const void *where)
+void memory_instrumented(const void *p, size_t bytes, bool write, const void *where)
 {
     uintptr_t at = (uintptr_t)p;
     if (sched_run == NULL || sched_run->self == SCHED_THREADS || !sched_run->weak)
@@ -522,79 +522,4 @@ bool sched_cas(volatile void *p, size_t bytes, void *expected, uint64_t value,
     }
     memory_raw_store(p, bytes, value);
     return true;
-}
-
-/* --- what the compiler's instrumentation calls (-fsanitize=thread) --- */
-
-#define TSAN(name) __attribute__((visibility("default"))) void __tsan_##name
-#define TSAN_ACCESS(size)                                                                          \
-    TSAN(read##size)(void *p);                                                                     \
-    TSAN(write##size)(void *p);                                                                    \
-    TSAN(unaligned_read##size)(void *p);                                                           \
-    TSAN(unaligned_write##size)(void *p);                                                          \
-    TSAN(read##size)(void *p)                                                                      \
-    {                                                                                              \
-        memory_instrumented(p, size, false, __builtin_return_address(0));                          \
-    }                                                                                              \
-    TSAN(write##size)(void *p)                                                                     \
-    {                                                                                              \
-        memory_instrumented(p, size, true, __builtin_return_address(0));                           \
-    }                                                                                              \
-    TSAN(unaligned_read##size)(void *p)                                                            \
-    {                                                                                              \
-        memory_instrumented(p, size, false, __builtin_return_address(0));                          \
-    }                                                                                              \
-    TSAN(unaligned_write##size)(void *p)                                                           \
-    {                                                                                              \
-        memory_instrumented(p, size, true, __builtin_return_address(0));                           \
-    }
-TSAN_ACCESS(1)
-TSAN_ACCESS(2)
-TSAN_ACCESS(4)
-TSAN_ACCESS(8)
-TSAN_ACCESS(16)
-
-TSAN(init)(void);
-TSAN(func_entry)(void *caller);
-TSAN(func_exit)(void);
-TSAN(read_range)(void *p, size_t bytes);
-TSAN(write_range)(void *p, size_t bytes);
-
-TSAN(init)(void) {}
-
-TSAN(func_entry)(void *caller)
-{
-    (void)caller;
-}
-
-TSAN(func_exit)(void) {}
-
-TSAN(read_range)(void *p, size_t bytes)
-{
-    memory_instrumented(p, bytes, false, __builtin_return_address(0));
-}
-
-TSAN(write_range)(void *p, size_t bytes)
-{
-    memory_instrumented(p, bytes, true, __builtin_return_address(0));
-}
-
-/* clang's, in place of the C library's. */
-void *__tsan_memset(void *to, int value, size_t bytes);
-void *__tsan_memcpy(void *to, const void *from, size_t bytes);
-void *__tsan_memmove(void *to, const void *from, size_t bytes);
-
-void *__tsan_memset(void *to, int value, size_t bytes)
-{
-    return sched_memset(to, value, bytes);
-}
-
-void *__tsan_memcpy(void *to, const void *from, size_t bytes)
-{
-    return sched_memmove(to, from, bytes);
-}
-
-void *__tsan_memmove(void *to, const void *from, size_t bytes)
-{
-    return sched_memmove(to, from, bytes);
 }

@@ -196,15 +196,16 @@ MISTAKES = (
                 """        (void)cls;
         hak_heap_freed_locked(heap, s->cls, blocks);
 """),), "blocks_reuse"),
-    Mistake("map_cleared_late", "the map entries of a slab are cleared after its slots were given back", "cache/slabs.c",
-            ((
+    Mistake("map_cleared_late", "the map entries of a slab are cleared after its slots were given back",
+            "cache/slabs.c", ((
                 """    slabs_set_map(s, 0);
     hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
 """,
                 """    hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
     slabs_set_map(s, 0);
 """),), "blocks_reuse"),
-    Mistake("double_adoption", "a slab of an ended thread is adopted without the shared heap's lock", "cache/slabs.c", ((
+    Mistake("double_adoption", "a slab of an ended thread is adopted without the shared heap's lock",
+            "cache/slabs.c", ((
         "hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))",
         "hak_load_relaxed(&orphans->slabs) == 0)"), (
             """    hak_unlock(&orphans->lock);
@@ -216,8 +217,9 @@ MISTAKES = (
         "        hak_heap_settle_locked(heap, s);\n",
         "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_locked(heap, s);\n"),),
             "blocks_freers"),
-    Mistake("retired_popped_by_cas", "the newest retired superslab is popped as from a lock-free stack: the link is read, "
-            "then newest is compared and set; ABA", "pool/retired.c", ((
+    Mistake("retired_popped_by_cas",
+            "the newest retired superslab is popped as from a lock-free stack: link read, then newest compared "
+            "and set; ABA", "pool/retired.c", ((
                 """    hak_lock(&hak_pool.retired_lock);
     bool found = hak_pool.newest != 0;
     if (found) {
@@ -247,8 +249,8 @@ MISTAKES = (
                 """            if (hak_load_acquire(&s->owner) != owner)
                 hak_inbox_forward_any(owner);
 """, ""),), "blocks_ends"),
-    Mistake("forwarded_before_moved", "the inbox of a thread that ends is handed on before its slabs have their new owner",
-            "cache/threads.c", ((
+    Mistake("forwarded_before_moved",
+            "the inbox of a thread that ends is handed on before its slabs have their new owner", "cache/threads.c", ((
                 """    hak_inbox_forward_any(heap); /* what was pushed before the slabs had their new owner */
 """, ""), (
                     """    hak_cache_flush(heap);
@@ -304,7 +306,8 @@ MISTAKES = (
             "    return !hak_exchange_acq_rel(&s->in_inbox, true);\n",
             "    return first;\n")), "blocks_freers"),
     Mistake("lock_wake_lost", "a thread that waited takes the lock as if nobody else waited", "os/lock_linux.c", ((
-        "    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)\n        lock_sleep(lock);\n",
+        "    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)\n"
+        "        lock_sleep(lock);\n",
         "    uint32_t free = LOCK_FREE;\n"
         "    while (!hak_cas_acquire(&lock->state, &free, (uint32_t)LOCK_HELD)) {\n"
         "        if (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) == LOCK_FREE)\n"
@@ -335,7 +338,8 @@ MISTAKES = (
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),
     Mistake("freed_without_claim", "a large block's map entry is tested, then cleared", "large/runs.c", ((
-        "    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))\n        return false;\n",
+        "    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))\n"
+        "        return false;\n",
         "    if (!large_begins(p, entry) || hak_load_acquire(hak_map_entry(slot)) == 0)\n        return false;\n"
         "    hak_store_relaxed(hak_map_entry(slot), 0u);\n"),), "other_large"),
 )

@@ -26,14 +26,15 @@ def kept(reason: str) -> Order:
     return Order(reason=reason)
 
 
-OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked for; kept so "
-                   "that whoever reads an owner acquires it")
-EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values from the "
-                     "future to fail (mistake `link_read_after_flag`)")
-FLAG_TURN = kept("not found: the flag is changed for what others have freed, and nothing of this thread's own goes with it; kept as all "
-                 "changes of the flag do both")
+OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
+                   "for; kept so that whoever reads an owner acquires it")
+EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values "
+                     "from the future to fail (mistake `link_read_after_flag`)")
+FLAG_TURN = kept("not found: the flag is changed for what others have freed, and nothing of this thread's own goes "
+                 "with it; kept as all changes of the flag do both")
 MAPPED = kept("the number comes after the system has mapped the arrays; the system's mappings are not simulated")
-LARGE_RECORD = kept("a correct program orders the allocation before the free; kept so that the record is whole for one that does not")
+LARGE_RECORD = kept("a correct program orders the allocation before the free; kept so that the record is whole for one "
+                    "that does not")
 
 ORDERS = {
     "cache/remote.c inbox_link_any cas_acq_rel -> acquire": by("blocks_lists"),

@@ -175,7 +175,8 @@ def main() -> int:
             found, problem = job.result()
             if found:
                 results[case.name] = found
-                print(f"found   {case.name:64} {found.scenario:16} {found.seeds:6} seeds  {found.message[:90]}", flush=True)
+                print(f"found   {case.name:64} {found.scenario:16} {found.seeds:6} seeds  {shortened(found.message)}",
+                      flush=True)
             else:
                 problems.append(f"{case.name}: {problem}")
                 print(f"MISSED  {case.name}: {problem}", flush=True)

@@ -11,6 +11,10 @@
 /* --- slots that the program holds: one owner at a time, and never while the system takes them ---
  */
 
+/* What may be kept: superslabs, and for how long. */
+void slots_configure(size_t max_count, uint64_t max_age_ns);
+/* With no superslab, or with one that was never used. */
+void slots_start_empty(void);
 void slots_start(void);
 void slots_claim(size_t slot, unsigned count, bool zero);
 void slots_give_up(size_t slot, unsigned count);

@@ -41,7 +41,13 @@ void sched_point(const char *what);
 /* A line of the trace. */
 void sched_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* --- sched.c: what memory.c needs of it --- */
+/* --- sched.c: what main.c and memory.c need of it --- */
+
+/* Once, before everything else. */
+void sched_begin(const char *program, bool traced);
+/* Runs `count` seeds from first on, each `step` after the one before; the first that fails is the
+ * last, and is reported. */
+bool sched_scenario(const struct scenario *scenario, uint64_t first, uint64_t count, uint64_t step);
 
 extern struct sched_run {
     uint64_t seed;
@@ -60,7 +66,9 @@ void memory_begin(unsigned threads);
 void memory_learn(bool on);
 /* Plain accesses are watched in these ranges only. */
 void memory_watch(const void *from, size_t bytes);
+/* A plain access of the program's, and one of the allocator's, which counts in those ranges. */
 void memory_plain(const void *p, size_t bytes, bool write, const void *where);
+void memory_instrumented(const void *p, size_t bytes, bool write, const void *where);
 
 /* --- sim_os.c --- */
 
