@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long form of the stress, stateful, fork and fault tests, for hours: `make soak` calls it after a build of the release and
+# The long form of the stress, stateful, fork and fault tests and of the scheduler: `make soak` calls it after a build of the release and
 # debug variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with a
 # summary (operations, drift of resident memory, idle memory) and "N passed, N failed"; the status is 0 only if nothing
 # failed. Logs: build/logs/soak-*.log.
@@ -22,7 +22,8 @@ threads=$release/tests/stress/stress_threads
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
 signals=$release/tests/conformance/bin/conformance_signals
-for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$signals"; do
+scheduler=$release/tests/sched/sched
+for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$signals" "$scheduler"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
         exit 1
@@ -75,6 +76,7 @@ soak threads-100000-8 "${preload[@]}" "$threads" churn 100000 8
 soak consumer "${preload[@]}" "$threads" consumer 10000000
 soak stateful env "TEST_HAKMEM_PREFIXED=$PWD/$release/libhakmem-prefixed.so" "TEST_STATEFUL_EXAMPLES=$((seconds * 6))" \
     build/venv/bin/python -B -m pytest -q -p no:cacheprovider tests/stateful
+soak scheduler "$scheduler" --seeds $((minutes * 3000)) --first "$seed"
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 soak signals "${preload[@]}" "$signals"
 

@@ -10,42 +10,47 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define hak_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
-#define hak_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
-#define hak_load_seq_cst(p) atomic_load_explicit((p), memory_order_seq_cst)
+/* Every operation is one of these. The tests' scheduler (tests/sched) is built with HAK_SCHED and
+ * brings its own, each of which is a place where another thread may go on; nothing of that is left
+ * in any other build. */
+#ifndef HAK_SCHED
+#define HAK_SCHED 0
+#endif
+#if !HAK_SCHED
+#define HAK_LOAD(p, order) atomic_load_explicit((p), memory_order_##order)
+#define HAK_STORE(p, v, order) atomic_store_explicit((p), (v), memory_order_##order)
+#define HAK_EXCHANGE(p, v, order) atomic_exchange_explicit((p), (v), memory_order_##order)
+#define HAK_FETCH(what, p, v, order) atomic_fetch_##what##_explicit((p), (v), memory_order_##order)
+#define HAK_CAS(p, expected, v, order)                                                             \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_##order,            \
+                                            memory_order_relaxed)
+#endif
 
-#define hak_store_relaxed(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
-#define hak_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
-#define hak_store_seq_cst(p, v) atomic_store_explicit((p), (v), memory_order_seq_cst)
+#define hak_load_relaxed(p) HAK_LOAD(p, relaxed)
+#define hak_load_acquire(p) HAK_LOAD(p, acquire)
+#define hak_load_seq_cst(p) HAK_LOAD(p, seq_cst)
 
-#define hak_exchange_relaxed(p, v) atomic_exchange_explicit((p), (v), memory_order_relaxed)
-#define hak_exchange_acquire(p, v) atomic_exchange_explicit((p), (v), memory_order_acquire)
-#define hak_exchange_release(p, v) atomic_exchange_explicit((p), (v), memory_order_release)
-#define hak_exchange_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
-#define hak_exchange_seq_cst(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
+#define hak_store_relaxed(p, v) HAK_STORE(p, v, relaxed)
+#define hak_store_release(p, v) HAK_STORE(p, v, release)
+#define hak_store_seq_cst(p, v) HAK_STORE(p, v, seq_cst)
 
-#define hak_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
-#define hak_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
-#define hak_or_relaxed(p, v) atomic_fetch_or_explicit((p), (v), memory_order_relaxed)
-#define hak_or_release(p, v) atomic_fetch_or_explicit((p), (v), memory_order_release)
-#define hak_or_seq_cst(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
-#define hak_and_relaxed(p, v) atomic_fetch_and_explicit((p), (v), memory_order_relaxed)
-#define hak_and_seq_cst(p, v) atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
+#define hak_exchange_relaxed(p, v) HAK_EXCHANGE(p, v, relaxed)
+#define hak_exchange_acquire(p, v) HAK_EXCHANGE(p, v, acquire)
+#define hak_exchange_release(p, v) HAK_EXCHANGE(p, v, release)
+#define hak_exchange_acq_rel(p, v) HAK_EXCHANGE(p, v, acq_rel)
+
+#define hak_add_relaxed(p, v) HAK_FETCH(add, p, v, relaxed)
+#define hak_sub_relaxed(p, v) HAK_FETCH(sub, p, v, relaxed)
+#define hak_or_relaxed(p, v) HAK_FETCH(or, p, v, relaxed)
+#define hak_or_release(p, v) HAK_FETCH(or, p, v, release)
+#define hak_and_relaxed(p, v) HAK_FETCH(and, p, v, relaxed)
+#define hak_and_seq_cst(p, v) HAK_FETCH(and, p, v, seq_cst)
 
 /* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says
  * otherwise. */
-#define hak_cas_relaxed(p, expected, v)                                                            \
-    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed,            \
-                                            memory_order_relaxed)
-#define hak_cas_acquire(p, expected, v)                                                            \
-    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire,            \
-                                            memory_order_relaxed)
-#define hak_cas_acq_rel(p, expected, v)                                                            \
-    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel,            \
-                                            memory_order_relaxed)
-#define hak_cas_seq_cst(p, expected, v)                                                            \
-    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_seq_cst,              \
-                                          memory_order_relaxed)
+#define hak_cas_relaxed(p, expected, v) HAK_CAS(p, expected, v, relaxed)
+#define hak_cas_acquire(p, expected, v) HAK_CAS(p, expected, v, acquire)
+#define hak_cas_acq_rel(p, expected, v) HAK_CAS(p, expected, v, acq_rel)
 
 /* A counter that only one thread at a time writes (its owner, or whoever holds its lock) and any
  * may read: no locked instruction. */
@@ -53,7 +58,9 @@
 
 static inline void hak_cpu_pause(void)
 {
-#if defined(__x86_64__)
+#if HAK_SCHED
+    hak_sched_pause();
+#elif defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield" ::: "memory");

@@ -20,28 +20,30 @@ static void inbox_link_any(struct hak_heap *heap, struct hak_slab *s)
     struct hak_slab *head = hak_load_relaxed(&heap->inbox);
     do {
         hak_store_relaxed(&s->inbox_next, head);
-    } while (!hak_cas_seq_cst(&heap->inbox, &head,
-                              s)); /* ORDER: [inbox-list] the link; seq_cst for [slab-owner] */
+        /* ORDER: [inbox-list] the link; and whoever took the inbox before had given its slabs away
+         * before that */
+    } while (!hak_cas_acq_rel(&heap->inbox, &head, s));
     hak_add_relaxed(&heap->inbox_slabs, 1u);
 }
 
 void hak_inbox_push_any(struct hak_slab *s)
 {
     for (;;) {
-        struct hak_heap *owner = hak_load_seq_cst(&s->owner); /* ORDER: [slab-owner] */
+        struct hak_heap *owner = hak_load_acquire(&s->owner); /* ORDER: [slab-owner] */
         if (owner != NULL) {
             inbox_link_any(owner, s);
             /* The owner may have given the slab away and taken its inbox for the last time in
-             * between: either that saw the slab, or this sees the new owner. ORDER: [slab-owner] */
-            if (hak_load_seq_cst(&s->owner) != owner)
+             * between: of two changes of an inbox one comes first, so either that saw the slab, or
+             * this sees the new owner. ORDER: [slab-owner] */
+            if (hak_load_acquire(&s->owner) != owner)
                 hak_inbox_forward_any(owner);
             return;
         }
         /* All blocks have been collected already and the slab was released. Whoever gets it next
          * may count on the flag. */
-        hak_exchange_seq_cst(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
-        if (hak_load_seq_cst(&s->owner) == NULL ||    /* ORDER: [slab-owner] */
-            hak_exchange_seq_cst(&s->in_inbox, true)) /* ORDER: [inbox-flag] */
+        hak_exchange_acq_rel(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
+        if (hak_load_acquire(&s->owner) == NULL ||    /* ORDER: [slab-owner] */
+            hak_exchange_acq_rel(&s->in_inbox, true)) /* ORDER: [inbox-flag] */
             return;
     }
 }
@@ -50,8 +52,7 @@ void hak_inbox_push_any(struct hak_slab *s)
 static struct hak_slab *inbox_take_any(struct hak_heap *heap)
 {
     hak_store_relaxed(&heap->inbox_slabs, 0u);
-    return hak_exchange_seq_cst(&heap->inbox,
-                                NULL); /* ORDER: [inbox-list] seq_cst for [slab-owner] */
+    return hak_exchange_acq_rel(&heap->inbox, NULL); /* ORDER: [inbox-list] */
 }
 
 /* Takes one slab off a list that inbox_take_any returned. From then on others may link it anywhere.
@@ -68,7 +69,7 @@ static struct hak_slab *inbox_next(struct hak_slab **list)
 static void inbox_hand_on(struct hak_slab *s)
 {
     /* ORDER: [inbox-flag] [slab-owner] */
-    if (hak_load_seq_cst(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
+    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
         hak_inbox_push_any(s);
 }
 
@@ -123,7 +124,8 @@ void hak_cache_collect_orphans(void)
 
 static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
 {
-    struct hak_heap *owner = hak_load_relaxed(&s->owner); /* heaps are never unmapped */
+    /* Heaps are never unmapped; this one may be new. ORDER: [slab-owner] */
+    struct hak_heap *owner = hak_load_acquire(&s->owner);
     if (owner != NULL && hak_load_relaxed(&owner->inbox_slabs) >= INBOX_MOST_SLABS &&
         hak_heap_try_collect_any(owner))
         hak_count_owner(&heap->stats.collected_for_others, 1u);

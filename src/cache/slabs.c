@@ -43,9 +43,9 @@ static void slabs_set_map(struct hak_slab *s, uint32_t entry)
 void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     slabs_set_map(s, heap->front.tag | (uint32_t)s->cls * 2u);
-    /* ORDER: [slab-owner] before the inbox of the former owner is taken for the last time: see
-     * hak_inbox_push_any */
-    hak_store_seq_cst(&s->owner, heap);
+    /* ORDER: [slab-owner] the heap is whole; and this is before the inbox of the former owner is
+     * taken for the last time: see hak_inbox_push_any */
+    hak_store_release(&s->owner, heap);
     heap->slab_bytes += hak_class(s->cls)->slots * HAK_SLOT_BYTES;
     heap->free_bytes += hak_slab_free_bytes(s);
     hak_count_owner(&heap->slabs, (size_t)1);
@@ -57,7 +57,7 @@ static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
     const struct hak_class *c = hak_class(s->cls);
     hak_slab_end_owner(s);
     hak_heap_disown_locked(heap, s);
-    hak_store_seq_cst(&s->owner, NULL); /* ORDER: [slab-owner] */
+    hak_store_release(&s->owner, NULL); /* ORDER: [slab-owner] */
     slabs_set_map(s, 0);
     hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
 }

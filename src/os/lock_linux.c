@@ -7,7 +7,27 @@
 
 #include <linux/futex.h>
 
-enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = 60 };
+enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = HAK_SCHED ? 1 : 60 };
+
+/* Sleeps until somebody wakes it, if the lock is awaited. */
+static void lock_sleep(struct hak_lock *lock)
+{
+#if HAK_SCHED
+    hak_sched_sleep(&lock->state, LOCK_AWAITED);
+#else
+    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
+#endif
+}
+
+/* Wakes one that sleeps. */
+static void lock_wake(struct hak_lock *lock)
+{
+#if HAK_SCHED
+    hak_sched_wake(&lock->state);
+#else
+    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+#endif
+}
 
 uintptr_t hak_os_this_thread(void)
 {
@@ -36,7 +56,7 @@ static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
     }
     /* ORDER: [lock] as in hak_try_lock */
     while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)
-        hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
+        lock_sleep(lock);
     hak_store_relaxed(&lock->holder, hak_os_this_thread());
     hak_count_owner(&lock->acquired, 1u);
     hak_count_owner(&lock->contended, 1u);
@@ -53,7 +73,7 @@ void hak_unlock(struct hak_lock *lock)
     hak_store_relaxed(&lock->holder, (uintptr_t)0);
     /* ORDER: [lock] the next holder sees what was written under the lock */
     if (HAK_UNLIKELY(hak_exchange_release(&lock->state, (uint32_t)LOCK_FREE) == LOCK_AWAITED))
-        hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+        lock_wake(lock);
 }
 
 bool hak_lock_is_mine(struct hak_lock *lock)

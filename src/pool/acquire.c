@@ -18,7 +18,7 @@ void hak_pool_offer(size_t superslab)
     uint64_t bit = 1ull << (superslab % 64);
     /* ORDER: [slot-avail] after the slots were freed: pairs with the re-check in pool_withdraw */
     if (!(hak_load_seq_cst(avail) & bit))
-        hak_or_seq_cst(avail, bit); /* ORDER: [slot-avail] */
+        hak_or_relaxed(avail, bit);
 }
 
 /* Takes a full superslab out of the index, unless a slot has become free meanwhile. */
@@ -29,7 +29,7 @@ static void pool_withdraw(size_t superslab)
     hak_and_seq_cst(avail, ~bit); /* ORDER: [slot-avail] */
     /* ORDER: [slot-avail] a release that did not see the bit cleared is seen here */
     if (pool_busy(hak_load_seq_cst(&hak_superslab(superslab)->state)) != POOL_ALL)
-        hak_or_seq_cst(avail, bit); /* ORDER: [slot-avail] */
+        hak_or_relaxed(avail, bit);
 }
 
 /* Claims the slots of `mask` if all of them are free. */
@@ -37,7 +37,7 @@ static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t ma
 {
     uint64_t claimed = *state | mask | ((uint64_t)mask << 32);
     /* ORDER: [slot-state] what the last owner of the slots did is over */
-    if (!hak_cas_acq_rel(&s->state, state, claimed))
+    if (!hak_cas_acquire(&s->state, state, claimed))
         return false;
     uint32_t empty = pool_dirty(*state) & mask;
     if (empty != 0)
@@ -215,7 +215,7 @@ bool hak_pool_try_retire(size_t superslab, uint64_t state)
 {
     /* ORDER: [slot-state] the last owners of all slots are done with them */
     if (pool_busy(state) != 0 ||
-        !hak_cas_acq_rel(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+        !hak_cas_acquire(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
         return false;
     hak_sub_relaxed(&hak_pool.empty_now, hak_popcount64(pool_dirty(state)));
     hak_retired_put(superslab, 1);

@@ -50,16 +50,17 @@ int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, 
     return error;
 }
 
-/* Claims the first `count` slots of a superslab that nobody else knows yet, and offers the rest.
- * `mapped` of its slots are there. */
+/* Claims the first `count` slots of a superslab that was just mapped, and offers the rest. `mapped`
+ * of its slots are there. */
 static void grow_publish(size_t superslab, unsigned mapped, unsigned count)
 {
     struct hak_superslab *s = hak_superslab(superslab);
     uint32_t missing = ~hak_low_bits32(mapped);
     uint64_t taken = hak_low_bits32(count);
     hak_store_relaxed(&s->missing, missing);
-    /* ORDER: [slot-state] the superslab's memory is mapped */
-    hak_store_release(&s->state, taken | missing | (taken << 32));
+    /* ORDER: [slot-state] the superslab's memory is mapped; seq_cst for [slot-avail]: the place may
+     * be in the index from earlier, about to be withdrawn as full */
+    hak_store_seq_cst(&s->state, taken | missing | (taken << 32));
     if (count < mapped)
         hak_pool_offer(superslab);
 }
@@ -189,7 +190,10 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         return 0;
     grow_complete_locked();
     /* Also what could not be unmapped meanwhile has become slots. */
-    return hak_pool_try_in_use(count, align, dense, false, slot, zero) ? 0 : error;
+    if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+        error = 0;
+    hak_pool_retire_free(); /* what lacked stood for a slot in use until now */
+    return error;
 }
 
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)

@@ -56,6 +56,8 @@ static inline uint32_t pool_dirty(uint64_t state)
 /* Retires a superslab in whose `state` no slot is busy. False if one is, or was acquired meanwhile.
  */
 bool hak_pool_try_retire(size_t superslab, uint64_t state);
+/* Retires every superslab in use of which no slot is in use. */
+void hak_pool_retire_free(void);
 /* Makes a superslab known as having room (any thread). */
 void hak_pool_offer(size_t superslab);
 

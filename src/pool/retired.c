@@ -265,8 +265,9 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots)
     if (!clean)
         hak_add_relaxed(&hak_pool.empty_now, (size_t)slots);
     hak_store_relaxed(&s->missing, ~mapped);
-    /* ORDER: [slot-state] the purge is over */
-    hak_store_release(&s->state, ~mapped | (clean ? 0 : (uint64_t)mapped << 32));
+    /* ORDER: [slot-state] the purge is over; seq_cst for [slot-avail]: before offering looks at the
+     * index, where the superslab may be from earlier, about to be withdrawn as full */
+    hak_store_seq_cst(&s->state, ~mapped | (clean ? 0 : (uint64_t)mapped << 32));
     hak_pool_offer(superslab);
 }
 
@@ -347,7 +348,8 @@ static size_t purge_superslab(size_t superslab)
         empty = ~pool_busy(state) & pool_dirty(state);
         if (empty == 0)
             return 0;
-    } while (!hak_cas_acq_rel(&s->state, &state, state | empty)); /* ORDER: [slot-state] */
+        /* ORDER: [slot-state] what the last owners of the slots did is over */
+    } while (!hak_cas_acquire(&s->state, &state, state | empty));
     size_t slots = 0;
     for (uint32_t left = empty; left != 0;) {
         unsigned at = hak_ctz64(left);
@@ -389,12 +391,17 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
     return purged;
 }
 
+void hak_pool_retire_free(void)
+{
+    for (size_t i = 0; i < hak_space_high_water(); i++)
+        if (pool_is_offered(i))
+            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
+}
+
 size_t hak_pool_trim(void)
 {
     size_t bytes = hak_whole_unmap_postponed();
-    for (size_t i = 0; i < hak_space_high_water(); i++)
-        if (pool_is_offered(i)) /* mapped ahead and never used, perhaps */
-            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
+    hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
     size_t first;
     size_t run;
     while ((run = retired_take_oldest(SIZE_MAX, UINT64_MAX, &first)) != 0)

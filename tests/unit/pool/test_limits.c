@@ -121,6 +121,29 @@ static void threads_at_the_limit_never_pass_it(void **state)
         acquire(32, 1, RUN, NULL);
 }
 
+/* Slots that are not mapped yet stand for slots in use. When they are mapped at last, because no
+ * superslab more is to be had, that must not be all that kept a superslab from being retired. */
+static void what_is_completed_while_all_of_it_is_free_is_retired(void **state)
+{
+    (void)state;
+    start();
+    size_t first = acquire(20, 1, RUN, NULL);
+    fake_os_fail(FAKE_MAP_AT, 1, ENOMEM); /* a whole superslab; a part of one is granted */
+    size_t second = acquire(20, 1, RUN, NULL);
+    assert_int_equal(second / HAK_SLOTS, first / HAK_SLOTS + 1);
+    assert_int_equal(window_bytes(), 48 * HAK_SLOT_BYTES);
+    hak_pool_set_limit(2);
+    release(first, 20, RUN);
+    release(second, 20, RUN);
+    assert_int_equal(stats().retired_now, 0);
+    size_t run = acquire(30, 1, RUN, NULL);
+    assert_int_equal(window_bytes(), 2 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(stats().retired_now, 1);
+    release(run, 30, RUN);
+    assert_int_equal(stats().retired_now, 2);
+    assert_int_equal(verify_pool(), 0);
+}
+
 /* --- soft caps --- */
 
 static void slots_in_use_are_counted_by_class(void **state)
@@ -244,6 +267,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kept_memory_goes_before_a_huge_block_is_refused),
     cmocka_unit_test(what_the_system_refuses_does_not_count_against_the_limit),
     cmocka_unit_test(threads_at_the_limit_never_pass_it),
+    cmocka_unit_test(what_is_completed_while_all_of_it_is_free_is_retired),
     cmocka_unit_test(slots_in_use_are_counted_by_class),
     cmocka_unit_test(what_is_kept_is_found_without_mapping),
     cmocka_unit_test(prewarmed_superslabs_wait_until_they_are_used),

@@ -1,0 +1,345 @@
+"""Mistakes of the kinds that lock-free code is known for, planted in copies of the source; each must be found.
+
+An edit is a text of the source and what takes its place. `seeds` of the scenario are enough to find the mistake.
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A planted mistake and the scenario that finds it."""
+
+    name: str
+    what: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    scenario: str
+    strong: bool = False  # shown with consistent memory: with weak memory it would be caught as a data race before
+
+
+MISTAKES = (
+    Mistake("count_before_store", "collected blocks are counted before the bits are taken", "slab/slab.c", ((
+        """        uint64_t bits =
+            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
+""",
+        """        unsigned early = hak_popcount64(hak_load_relaxed(&s->remote_bits[w]));
+        uint64_t bits = hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0);
+"""), (
+        "collected += hak_popcount64(bits);",
+        "collected += early;")), "blocks_freers"),
+    Mistake("counted_after_release", "EMPTY slots are counted after they can be acquired", "pool/acquire.c", ((
+        """        hak_and_relaxed(&s->state, ~(mask << 32));
+    else
+        hak_add_relaxed(&hak_pool.empty_now, count);
+""",
+        """        hak_and_relaxed(&s->state, ~(mask << 32));
+"""), (
+        """    if (hak_pool_try_retire(superslab, state))
+        return;
+    hak_pool_offer(superslab);
+    hak_pool_tick_any();
+""",
+        """    if (!purged && hak_load_relaxed(&hak_pool.empty_now) > HAK_POOL_LABELS * HAK_SLOTS)
+        hak_os_die("more EMPTY slots than there are");
+    if (!purged)
+        hak_add_relaxed(&hak_pool.empty_now, count);
+    if (hak_pool_try_retire(superslab, state))
+        return;
+    hak_pool_offer(superslab);
+    hak_pool_tick_any();
+""")), "slots_retire"),
+    Mistake("publish_before_purge", "EMPTY slots are given up before the purge is over", "pool/retired.c", ((
+        """    size_t slots = 0;
+    for (uint32_t left = empty; left != 0;) {""",
+        """    size_t slots = 0;
+    hak_and_seq_cst(&s->state, ~(uint64_t)empty);
+    for (uint32_t left = empty; left != 0;) {"""),), "slots_purge"),
+    Mistake("purge_does_not_retire", "the end of a purge does not look whether it freed the last slot",
+            "pool/retired.c", ((
+                "if (slots != hak_popcount64(empty) || !hak_pool_try_retire(superslab, state))",
+                "if (slots != hak_popcount64(empty) || state != 0 || slots != 0)"),), "slots_purge"),
+    Mistake("unmap_before_removal", "an old superslab is unmapped while it is in the list still", "pool/retired.c", ((
+        """        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
+            retired_unlink_locked(*first + run++);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+""",
+        """        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
+            run++;
+    }
+    hak_unlock(&hak_pool.retired_lock);
+    hak_lock(&hak_pool.retired_lock);
+    for (size_t i = 0; i < run; i++)
+        retired_unlink_locked(*first + i);
+    hak_unlock(&hak_pool.retired_lock);
+"""),), "slots_evict"),
+    Mistake("retired_taken_unlocked", "the newest retired superslab is looked up without the lock", "pool/retired.c", ((
+        """    hak_lock(&hak_pool.retired_lock);
+    bool found = hak_pool.newest != 0;
+    if (found) {
+        *superslab = hak_pool.newest - 1;
+        retired_unlink_locked(*superslab);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+""",
+        """    uint32_t newest = hak_pool.newest;
+    bool found = newest != 0;
+    hak_lock(&hak_pool.retired_lock);
+    if (found) {
+        *superslab = newest - 1;
+        retired_unlink_locked(*superslab);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+"""),), "slots_retire"),
+    Mistake("withdraw_without_recheck", "a full superslab leaves the index; its state is not looked at again",
+            "pool/acquire.c", ((
+                """    if (pool_busy(hak_load_seq_cst(&hak_superslab(superslab)->state)) != POOL_ALL)
+        hak_or_relaxed(avail, bit);
+""", ""),), "slots_index"),
+    Mistake("offer_before_release", "a superslab is offered before its slots are free", "pool/acquire.c", ((
+        """    uint64_t state = hak_and_seq_cst(&s->state, ~mask) & ~mask;
+    if (hak_pool_try_retire(superslab, state))
+        return;
+    hak_pool_offer(superslab);
+""",
+        """    hak_pool_offer(superslab);
+    uint64_t state = hak_and_seq_cst(&s->state, ~mask) & ~mask;
+    if (hak_pool_try_retire(superslab, state))
+        return;
+"""),), "slots_index"),
+    Mistake("no_offer_after_lost_claim", "release loses the claim of all slots and offers nothing", "pool/acquire.c", ((
+        """    if (hak_pool_try_retire(superslab, state))
+        return;
+    hak_pool_offer(superslab);
+    hak_pool_tick_any();
+""",
+        """    if (hak_pool_try_retire(superslab, state) || pool_busy(state) == 0)
+        return;
+    hak_pool_offer(superslab);
+    hak_pool_tick_any();
+"""),), "slots_warm"),
+    Mistake("retire_by_store", "release finds no slot in use and stores \"all claimed\" instead of CAS",
+            "pool/acquire.c", ((
+                """        !hak_cas_acquire(&hak_superslab(superslab)->state, &state, state | POOL_ALL))
+        return false;
+""",
+                """        (hak_store_release(&hak_superslab(superslab)->state, state | POOL_ALL), false))
+        return false;
+"""),), "slots_retire"),
+    Mistake("claim_by_or", "busy bits are set by OR, whatever they were", "pool/acquire.c", ((
+        """    if (!hak_cas_acquire(&s->state, state, claimed))
+        return false;
+""",
+        """    HAK_FETCH(or, &s->state, claimed & ~*state, acq_rel);
+"""),), "slots_last"),
+    Mistake("revive_without_claim", "reviving frees all slots, then takes its own", "pool/acquire.c", ((
+        """    hak_and_seq_cst(&s->state, ~(uint64_t)others);
+""",
+        """    hak_and_seq_cst(&s->state, ~(uint64_t)POOL_ALL);
+    if (count < HAK_SLOTS)
+        hak_pool_offer(superslab);
+    HAK_FETCH(or, &s->state, (uint64_t)(POOL_ALL & ~others), acq_rel);
+"""),), "slots_retire"),
+    Mistake("zero_is_stale", "what reads as zero is decided before the CAS, from an older state", "pool/acquire.c", ((
+        """    uint64_t state = hak_load_relaxed(&s->state);
+    for (;;) {
+        uint32_t starts =""",
+        """    uint64_t state = hak_load_relaxed(&s->state);
+    uint64_t older = state;
+    for (;;) {
+        uint32_t starts ="""), (
+            """        bool clean = !(pool_dirty(state) & mask);
+        if (pool_try_claim(s, &state, mask)) {
+            *slot""",
+            """        bool clean = !(pool_dirty(older) & mask);
+        if (pool_try_claim(s, &state, mask)) {
+            *slot""")), "slots_clean"),
+    Mistake("cas_never_reloads", "a claim that lost is tried again with the same expectation", "pool/acquire.c", ((
+        """        bool clean = !(pool_dirty(state) & mask);
+        if (pool_try_claim(s, &state, mask)) {
+            *slot""",
+        """        bool clean = !(pool_dirty(state) & mask);
+        uint64_t same = state;
+        if (pool_try_claim(s, &same, mask)) {
+            *slot"""),), "slots_last"),
+    Mistake("flag_cleared_after_scan", "the inbox flag is cleared after the remote bits were looked at",
+            "cache/remote.c", ((
+                """    hak_exchange_acq_rel(&s->in_inbox,
+                         false); /* ORDER: [inbox-flag] before the bits are looked at */
+    return s;
+""",
+                """    return s;
+"""), (
+                    """    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
+""",
+                    """    hak_exchange_acq_rel(&s->in_inbox, false);
+    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
+"""), (
+                        "        unsigned blocks = hak_slab_collect_owner(s);\n",
+                        "        unsigned blocks = hak_slab_collect_owner(s);\n"
+                        "        hak_exchange_acq_rel(&s->in_inbox, false);\n")), "blocks_freers"),
+    Mistake("link_read_after_flag", "the next slab of a list is read after the flag was cleared", "cache/remote.c", ((
+        """    *list = hak_load_relaxed(&s->inbox_next);
+    hak_exchange_acq_rel(&s->in_inbox,
+                         false); /* ORDER: [inbox-flag] before the bits are looked at */
+""",
+        """    hak_exchange_acq_rel(&s->in_inbox, false);
+    *list = hak_load_relaxed(&s->inbox_next);
+"""),), "blocks_lists"),
+    Mistake("stale_class", "the class of a slab is read after it may have been released and made anew",
+            "cache/remote.c", ((
+                """        hak_heap_freed_locked(heap, cls, blocks);
+""",
+                """        (void)cls;
+        hak_heap_freed_locked(heap, s->cls, blocks);
+"""),), "blocks_reuse"),
+    Mistake("map_cleared_late", "the map entries of a slab are cleared after its slots were given back",
+            "cache/slabs.c", ((
+                """    slabs_set_map(s, 0);
+    hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
+""",
+                """    hak_pool_release_any(hak_slab_slot(s), c->slots, s->cls, false);
+    slabs_set_map(s, 0);
+"""),), "blocks_reuse"),
+    Mistake("double_adoption", "a slab of an ended thread is adopted without the shared heap's lock",
+            "cache/slabs.c", ((
+        "hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))",
+        "hak_load_relaxed(&orphans->slabs) == 0)"), (
+            """    hak_unlock(&orphans->lock);
+    return s;
+""",
+            """    return s;
+""")), "blocks_adopt"),
+    Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
+        "        hak_heap_settle_locked(heap, s);\n",
+        "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_locked(heap, s);\n"),),
+            "blocks_freers"),
+    Mistake("retired_popped_by_cas",
+            "the newest retired superslab is popped as from a lock-free stack: link read, then newest compared "
+            "and set; ABA", "pool/retired.c", ((
+                """    hak_lock(&hak_pool.retired_lock);
+    bool found = hak_pool.newest != 0;
+    if (found) {
+        *superslab = hak_pool.newest - 1;
+        retired_unlink_locked(*superslab);
+    }
+    hak_unlock(&hak_pool.retired_lock);
+""",
+                """    bool found = false;
+    while (!found) {
+        uint32_t newest = hak_pool.newest;
+        if (newest == 0)
+            break;
+        uint32_t older = hak_superslab(newest - 1)->older;
+        hak_lock(&hak_pool.retired_lock); /* the compare-and-swap */
+        found = hak_pool.newest == newest;
+        if (found) {
+            *superslab = newest - 1;
+            retired_unlink_locked(*superslab);
+            hak_pool.newest = older;
+        }
+        hak_unlock(&hak_pool.retired_lock);
+    }
+"""),), "slots_pop", strong=True),
+    Mistake("push_without_recheck", "the owner changes while a flush is under way, and the push does not look again",
+            "cache/remote.c", ((
+                """            if (hak_load_acquire(&s->owner) != owner)
+                hak_inbox_forward_any(owner);
+""", ""),), "blocks_ends"),
+    Mistake("forwarded_before_moved",
+            "the inbox of a thread that ends is handed on before its slabs have their new owner", "cache/threads.c", ((
+                """    hak_inbox_forward_any(heap); /* what was pushed before the slabs had their new owner */
+""", ""), (
+                    """    hak_cache_flush(heap);
+    hak_lock(&heap->lock);
+    hak_lock(&hak_orphans->lock);
+""",
+                    """    hak_cache_flush(heap);
+    hak_inbox_forward_any(heap);
+    hak_lock(&heap->lock);
+    hak_lock(&hak_orphans->lock);
+""")), "blocks_ends"),
+    Mistake("collects_any_owner", "collecting takes the bits of slabs that have another owner by now", "cache/remote.c",
+            ((
+                """        if (hak_load_relaxed(&s->owner) !=
+            heap) {""",
+                """        if (hak_load_relaxed(&s->owner) ==
+            NULL) {"""),), "blocks_ends"),
+    Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
+        """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
+        return false;
+    hak_heap_collect_locked(heap);
+    hak_unlock(&heap->lock);
+""",
+        """    if (hak_load_relaxed(&heap->inbox) == NULL)
+        return false;
+    hak_heap_collect_locked(heap);
+"""),), "blocks_sleeper"),
+    Mistake("flag_left_when_released", "a push that finds no owner leaves the flag set", "cache/remote.c", ((
+        """        hak_exchange_acq_rel(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
+        if (hak_load_acquire""",
+        """        if (true || hak_load_acquire"""),), "blocks_released"),
+    Mistake("bits_not_atomic", "remote bits are added by a load and a store", "slab/slab.c", ((
+        "    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);\n",
+        "    uint64_t before = hak_load_relaxed(&s->remote_bits[word]);\n"
+        "    hak_store_release(&s->remote_bits[word], before | blocks);\n"),), "blocks_freers"),
+    Mistake("bits_cleared_by_store", "collecting loads the remote bits, then stores 0", "slab/slab.c", ((
+        """            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
+""",
+        """            hak_load_acquire(&s->remote_bits[w]);
+        hak_store_relaxed(&s->remote_bits[w], (uint64_t)0);
+"""),), "blocks_freers"),
+    Mistake("flag_not_atomic", "the inbox flag is tested, then set", "slab/slab.c", ((
+        "    return !hak_exchange_acq_rel(&s->in_inbox, true);\n",
+        "    bool linked = hak_load_acquire(&s->in_inbox);\n"
+        "    hak_store_seq_cst(&s->in_inbox, true);\n"
+        "    return !linked;\n"),), "blocks_freers"),
+    Mistake("pushed_before_bits", "the flag is set before the remote bits", "slab/slab.c", ((
+        """    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
+""",
+        """    bool first = !hak_exchange_acq_rel(&s->in_inbox, true);
+    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
+"""), (
+            "    return !hak_exchange_acq_rel(&s->in_inbox, true);\n",
+            "    return first;\n")), "blocks_freers"),
+    Mistake("lock_wake_lost", "a thread that waited takes the lock as if nobody else waited", "os/lock_linux.c", ((
+        "    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)\n"
+        "        lock_sleep(lock);\n",
+        "    uint32_t free = LOCK_FREE;\n"
+        "    while (!hak_cas_acquire(&lock->state, &free, (uint32_t)LOCK_HELD)) {\n"
+        "        if (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) == LOCK_FREE)\n"
+        "            break;\n"
+        "        lock_sleep(lock);\n"
+        "        free = LOCK_FREE;\n"
+        "    }\n"),), "other_lock"),
+    Mistake("locks_in_two_orders", "the tick waits for the next heap's lock while it holds one", "cache/threads.c", ((
+        """    hak_lock(&heap->lock);
+    hak_lock(&hak_orphans->lock);
+    threads_move_slabs_locked(heap, hak_orphans);
+""",
+        """    hak_lock(&hak_orphans->lock);
+    hak_lock(&heap->lock);
+    threads_move_slabs_locked(heap, hak_orphans);
+"""), (
+            """        threads_add_usage_locked(h, out);
+        hak_unlock(&h->lock);
+""",
+            """        threads_add_usage_locked(h, out);
+        if (h != hak_orphans) {
+            hak_lock(&hak_orphans->lock);
+            hak_unlock(&hak_orphans->lock);
+        }
+        hak_unlock(&h->lock);
+""")), "blocks_walk"),
+    Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
+        "    bool done = hak_load_relaxed(&start.done);\n",
+        "    bool done = false;\n"),), "other_start"),
+    Mistake("freed_without_claim", "a large block's map entry is tested, then cleared", "large/runs.c", ((
+        "    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))\n"
+        "        return false;\n",
+        "    if (!large_begins(p, entry) || hak_load_acquire(hak_map_entry(slot)) == 0)\n        return false;\n"
+        "    hak_store_relaxed(hak_map_entry(slot), 0u);\n"),), "other_large"),
+)

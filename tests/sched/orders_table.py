@@ -1,0 +1,100 @@
+"""For each order that is stronger than relaxed, and each weaker form: the scenario that finds it, or why none does.
+
+The keys are those of weaken.py: file, function, operation, which of several, and the weaker order.
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Order:
+    """What becomes of one weaker form."""
+
+    scenario: str = ""
+    reason: str = ""  # why no scenario finds it
+
+
+def by(scenario: str) -> Order:
+    """Found by a scenario."""
+    return Order(scenario=scenario)
+
+
+def kept(reason: str) -> Order:
+    """Not found; kept for a reason."""
+    return Order(reason=reason)
+
+
+OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
+                   "for; kept so that whoever reads an owner acquires it")
+EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values "
+                     "from the future to fail (mistake `link_read_after_flag`)")
+FLAG_TURN = kept("not found: the flag is changed for what others have freed, and nothing of this thread's own goes "
+                 "with it; kept as all changes of the flag do both")
+MAPPED = kept("the number comes after the system has mapped the arrays; the system's mappings are not simulated")
+LARGE_RECORD = kept("a correct program orders the allocation before the free; kept so that the record is whole for one "
+                    "that does not")
+
+ORDERS = {
+    "cache/remote.c inbox_link_any cas_acq_rel -> acquire": by("blocks_lists"),
+    "cache/remote.c inbox_link_any cas_acq_rel -> release": by("blocks_ends"),
+    "cache/remote.c hak_inbox_push_any load_acquire -> relaxed": by("blocks_newcomers"),
+    "cache/remote.c hak_inbox_push_any load_acquire 2 -> relaxed": OWNER_AGAIN,
+    "cache/remote.c hak_inbox_push_any exchange_acq_rel -> acquire": FLAG_TURN,
+    "cache/remote.c hak_inbox_push_any exchange_acq_rel -> release":
+        kept("found by `blocks_released`, but only under one in 200,000 seeds: `make soak`"),
+    "cache/remote.c hak_inbox_push_any load_acquire 3 -> relaxed": OWNER_AGAIN,
+    "cache/remote.c hak_inbox_push_any exchange_acq_rel 2 -> acquire": FLAG_TURN,
+    "cache/remote.c hak_inbox_push_any exchange_acq_rel 2 -> release": EARLIER_LOADS,
+    "cache/remote.c inbox_take_any exchange_acq_rel -> acquire": by("blocks_ends"),
+    "cache/remote.c inbox_take_any exchange_acq_rel -> release": by("blocks_lists"),
+    "cache/remote.c inbox_next exchange_acq_rel -> acquire": EARLIER_LOADS,
+    "cache/remote.c inbox_next exchange_acq_rel -> release": by("blocks_freers"),
+    "cache/remote.c inbox_hand_on load_acquire -> relaxed": OWNER_AGAIN,
+    "cache/remote.c inbox_hand_on exchange_acq_rel -> acquire": FLAG_TURN,
+    "cache/remote.c inbox_hand_on exchange_acq_rel -> release": EARLIER_LOADS,
+    "cache/remote.c outbox_collect_for_owner load_acquire -> relaxed": by("blocks_newcomers"),
+    "cache/slabs.c hak_heap_own_locked store_release -> relaxed": by("blocks_newcomers"),
+    "cache/slabs.c slabs_release_locked store_release -> relaxed":
+        kept("nobody follows NULL; kept so that every store of an owner releases"),
+    "cache/threads.c registry_new_heap_locked store_release -> relaxed": by("blocks_walk"),
+    "cache/threads.c hak_cache_first_heap load_acquire -> relaxed": by("blocks_walk"),
+    "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
+    "heap/start.c start_process store_release -> relaxed": by("other_start"),
+    "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
+    "large/runs.c runs_alloc store_release -> relaxed": LARGE_RECORD,
+    "large/runs.c hak_large_free cas_acquire -> relaxed": LARGE_RECORD,
+    "os/lock_linux.c hak_try_lock cas_acquire -> relaxed": by("other_lock"),
+    "os/lock_linux.c lock_wait_slow exchange_acquire -> relaxed": by("other_lock"),
+    "os/lock_linux.c hak_unlock exchange_release -> relaxed": by("other_lock"),
+    "pool/acquire.c hak_pool_offer load_seq_cst -> acquire": by("slots_index"),
+    "pool/acquire.c hak_pool_offer load_seq_cst -> relaxed": by("slots_index"),
+    "pool/acquire.c pool_withdraw and_seq_cst -> acq_rel": by("slots_index"),
+    "pool/acquire.c pool_withdraw and_seq_cst -> relaxed": by("slots_index"),
+    "pool/acquire.c pool_withdraw load_seq_cst -> acquire": by("slots_index"),
+    "pool/acquire.c pool_withdraw load_seq_cst -> relaxed": by("slots_index"),
+    "pool/acquire.c pool_try_claim cas_acquire -> relaxed": by("slots_clean"),
+    "pool/acquire.c pool_try_retired and_seq_cst -> acq_rel": by("slots_again_kept"),
+    "pool/acquire.c pool_try_retired and_seq_cst -> relaxed": by("slots_revive"),
+    "pool/acquire.c hak_pool_try_retire cas_acquire -> relaxed": by("slots_evict"),
+    "pool/acquire.c hak_pool_release_any and_seq_cst -> acq_rel": by("slots_index"),
+    "pool/acquire.c hak_pool_release_any and_seq_cst -> relaxed": by("slots_clean"),
+    "pool/grow.c grow_publish store_seq_cst -> release":
+        kept("found by `slots_again`, but only under one in 100,000 seeds: `make soak`"),
+    "pool/grow.c grow_publish store_seq_cst -> relaxed": by("slots_evict"),
+    "pool/grow.c grow_map_to_locked and_seq_cst -> acq_rel": by("slots_index_grow"),
+    "pool/grow.c grow_map_to_locked and_seq_cst -> relaxed": by("slots_index_grow"),
+    "pool/retired.c retired_keep_addresses store_seq_cst -> release": by("slots_refused"),
+    "pool/retired.c retired_keep_addresses store_seq_cst -> relaxed": by("slots_refused"),
+    "pool/retired.c purge_superslab cas_acquire -> relaxed": by("slots_purge"),
+    "pool/retired.c purge_superslab and_seq_cst -> acq_rel": by("slots_index_purge"),
+    "pool/retired.c purge_superslab and_seq_cst -> relaxed": by("slots_purge"),
+    "slab/slab.c hak_slab_free_remote_any or_release -> relaxed": by("blocks_freers"),
+    "slab/slab.c hak_slab_free_remote_any exchange_acq_rel -> acquire": by("blocks_adopt"),
+    "slab/slab.c hak_slab_free_remote_any exchange_acq_rel -> release": EARLIER_LOADS,
+    "slab/slab.c hak_slab_collect_owner exchange_acquire -> relaxed": by("blocks_freers"),
+    "space/window.c hak_space_high_water load_acquire -> relaxed": MAPPED,
+    "space/window.c hak_space_take store_release -> relaxed": MAPPED,
+    "space/window.c hak_space_try_take_at store_release -> relaxed": MAPPED,
+}
