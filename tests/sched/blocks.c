@@ -97,12 +97,14 @@ void blocks_free(struct hak_heap *heap, void *p)
     uint32_t kind = entry & HAK_KIND_MASK;
     SCHED_CHECK(kind < HAK_KIND_CLASSES && hak_class(kind / 2)->size_bytes == bytes,
                 "the map has another class for block %p: entry %x", p, entry);
-    if (heap == NULL)
+    if (heap == NULL) {
         hak_cache_shared_free(kind / 2, p);
-    else if ((entry ^ heap->front.tag) != kind)
-        hak_cache_free_remote(heap, kind / 2, hak_slot_of(p), p);
-    else if (!hak_cache_push(&heap->front, kind, p))
+    } else if ((entry ^ heap->front.tag) != kind) {
+        if (!hak_cache_try_free_remote(heap, kind / 2, p))
+            hak_cache_free_remote(heap, kind / 2, p);
+    } else if (!hak_cache_push(&heap->front, kind, p)) {
         hak_cache_overflow(heap, kind / 2, p);
+    }
 }
 
 void blocks_send(unsigned box, void *p)

@@ -127,7 +127,7 @@ void slots_verify(void)
 
 void slots_configure(size_t max_count, uint64_t max_age_ns)
 {
-    hak_pool_configure(&(struct hak_pool_config){max_count, 0, max_age_ns, SIZE_MAX});
+    hak_pool_configure(&(struct hak_pool_config){max_count, 4 << 20, max_age_ns, SIZE_MAX});
 }
 
 void slots_start_empty(void)

@@ -127,6 +127,7 @@ static void what_is_completed_while_all_of_it_is_free_is_retired(void **state)
 {
     (void)state;
     start();
+    hak_pool_configure(&(struct hak_pool_config){2, 4 << 20, SECOND_NS, SIZE_MAX});
     size_t first = acquire(20, 1, RUN, NULL);
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM); /* a whole superslab; a part of one is granted */
     size_t second = acquire(20, 1, RUN, NULL);
