@@ -16,17 +16,18 @@ seed=${SOAK_SEED:-$(date +%s)}
 
 release=build/release
 preload=(env "LD_PRELOAD=$PWD/$release/libhakmem.so")
+hardened=(env "LD_PRELOAD=$PWD/$release/libhakmem-hardened.so")
 plain=$release/tests/stress/stress
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
-for file in "$release/libhakmem.so" "$plain" "$checked" "$forks"; do
+for file in "$release/libhakmem.so" "$release/libhakmem-hardened.so" "$plain" "$checked" "$forks"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
         exit 1
     }
 done
 
-cases=7
+cases=9
 seconds=$((minutes * 60 / cases))
 stress=(--ops 1000000000000 --seconds "$seconds" --seed "$seed")
 passed=0
@@ -55,6 +56,8 @@ soak short-lives "${preload[@]}" "$plain" --threads 16 --lives 100000 "${stress[
 soak fork "${preload[@]}" "$plain" --threads 8 --fork "${stress[@]}"
 soak purge-at-once env HAKMEM_SUPERSLAB_TTL_SEC=0 "${preload[@]}" "$plain" --threads 8 "${stress[@]}"
 soak checked "$checked" --threads 8 "${stress[@]}"
+soak hardened "${hardened[@]}" "$plain" --threads 8 "${stress[@]}"
+soak hardened-small "${hardened[@]}" "$plain" --threads 4 --sizes 8,16,24,33,64,100,200,500,1000 "${stress[@]}"
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 
 echo "$passed passed, $failed failed"
