@@ -24,7 +24,7 @@ build: ## build the library and the command (build/release)
 	@$(call logged,configuring build/release,configure-release,cmake --preset release)
 	@$(call logged,building libhakmem and the hakmem command,build-release,\
 	  cmake --build --preset release --target hakmem_products)
-	@echo 'built: build/release/libhakmem.so, libhakmem.a, hakmem'
+	@echo 'built: build/release/libhakmem.so, libhakmem-hardened.so, libhakmem.a, hakmem'
 
 run: ## install what is needed, build, and show what hakmem does to two real programs
 	@tools/setup-run.sh

@@ -10,7 +10,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/hakmem")
 
-install(TARGETS hakmem_shared hakmem_static hakmem_prefixed_shared hakmem_prefixed_static
+install(TARGETS
+    hakmem_shared hakmem_static hakmem_prefixed_shared hakmem_prefixed_static hakmem_hardened_shared
     EXPORT hakmemTargets
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")

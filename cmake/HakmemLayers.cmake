@@ -7,10 +7,17 @@
 #   hak_api_prefixed      HAK_INTERPOSE=0: hakmem_malloc and so on only; hak_api_lib is made of this one
 #   hak_operators_weak    operators.cc for the shared library: does not need libstdc++
 #   hak_operators_strong  operators.cc for the static library
+# The hardened library is compiled of the same sources with HAK_HARDENED=1, and of src/hard and a few more:
+#   hak_hardened          all layers below api
+#   hak_api_hardened, hak_api_hardened_prefixed, hak_operators_hardened  as above; the prefixed one is for tests
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 
-set(HAKMEM_LAYERS base os space slab pool large cache telemetry policy heap api)
+set(HAKMEM_LAYERS base os space slab pool large cache telemetry policy heap hard api)
+
+# Sources of the hardened library only.
+set(HAKMEM_HARDENED_SOURCES os/guard_linux.c os/random.c api/operators_hardened.c)
+list(TRANSFORM HAKMEM_HARDENED_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/src/")
 
 function(hakmem_object_library target)
     cmake_parse_arguments(arg "" "" "SOURCES;DEFINITIONS" ${ARGN})
@@ -22,10 +29,21 @@ endfunction()
 set(HAKMEM_LOWER_OBJECTS)   # the objects of all layers below api, as generator expressions
 set(HAKMEM_LAYER_OBJECTS_MANIFEST "") # one line a layer: its name and objects, for the link gate
 set(HAKMEM_PRESENT_LAYERS)
+set(api_sources)
+set(hardened_sources)
 set(below)
 
 foreach(layer IN LISTS HAKMEM_LAYERS)
     file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
+    if(layer STREQUAL "api")
+        set(api_sources ${sources})
+    else()
+        list(APPEND hardened_sources ${sources})
+    endif()
+    if(layer STREQUAL "hard")
+        continue()
+    endif()
+    list(REMOVE_ITEM sources ${HAKMEM_HARDENED_SOURCES})
     file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.h")
     if(NOT sources AND NOT headers)
         continue()
@@ -57,6 +75,21 @@ foreach(layer IN LISTS HAKMEM_LAYERS)
     set(below hak_${layer}_lib)
 endforeach()
 
+# The hardened variant: all sources once more. hak_hard_lib is for unit tests.
+hakmem_object_library(hak_hardened SOURCES ${hardened_sources} DEFINITIONS HAK_HARDENED=1)
+add_library(hak_hard_lib STATIC "$<TARGET_OBJECTS:hak_hardened>")
+set_target_properties(hak_hard_lib PROPERTIES LINKER_LANGUAGE C)
+target_compile_definitions(hak_hard_lib INTERFACE HAK_HARDENED=1)
+list(APPEND HAKMEM_PRESENT_LAYERS hard)
+hakmem_object_library(hak_api_hardened_prefixed
+    SOURCES ${api_sources} DEFINITIONS HAK_HARDENED=1 HAK_INTERPOSE=0)
+target_compile_options(hak_api_hardened_prefixed PRIVATE ${HAKMEM_API_FLAGS})
+if(NOT HAKMEM_SANITIZED)
+    hakmem_object_library(hak_api_hardened
+        SOURCES ${api_sources} DEFINITIONS HAK_HARDENED=1 HAK_INTERPOSE=1)
+    target_compile_options(hak_api_hardened PRIVATE ${HAKMEM_API_FLAGS})
+endif()
+
 set(hakmem_operators "${PROJECT_SOURCE_DIR}/src/api/operators.cc")
 if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
     foreach(variant weak strong)
@@ -66,6 +99,11 @@ if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
             DEFINITIONS HAK_INTERPOSE=1 HAK_CXX_WEAK=${weak})
         target_compile_options(hak_operators_${variant} PRIVATE ${HAKMEM_API_FLAGS} -fexceptions)
     endforeach()
+    hakmem_object_library(hak_operators_hardened
+        SOURCES "${hakmem_operators}"
+        DEFINITIONS HAK_INTERPOSE=1 HAK_CXX_WEAK=1 HAK_HARDENED=1)
+    target_compile_options(hak_operators_hardened PRIVATE
+        ${HAKMEM_API_FLAGS} -fexceptions -fno-rtti)
     # The strong one keeps RTTI: without it the compiler would emit libstdc++'s type information of
     # std::bad_alloc into our archive instead of referring to it.
     target_compile_options(hak_operators_weak PRIVATE -fno-rtti)

@@ -1,5 +1,6 @@
-# The products: libhakmem.so, libhakmem.a and the prefixed pair. Under a sanitizer only the prefixed pair.
+# The products: libhakmem.so, libhakmem.a, the prefixed pair and libhakmem-hardened.so. Under a sanitizer only the prefixed pair.
 #   hakmem_shared  hakmem_static  hakmem_prefixed_shared  hakmem_prefixed_static
+#   hakmem_hardened_shared
 #   hakmem_products  builds all there are, and the command
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
@@ -88,6 +89,12 @@ if(TARGET hak_api)
     add_library(hakmem::static ALIAS hakmem_static)
     set_target_properties(hakmem_shared PROPERTIES EXPORT_NAME hakmem)
     set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
+    hakmem_shared_library(hakmem_hardened_shared hakmem-hardened
+        "${PROJECT_SOURCE_DIR}/cmake/hakmem.map"
+        "$<TARGET_OBJECTS:hak_hardened>" "$<TARGET_OBJECTS:hak_api_hardened>"
+        "$<TARGET_OBJECTS:hak_operators_hardened>")
+    add_library(hakmem::hardened ALIAS hakmem_hardened_shared)
+    set_target_properties(hakmem_hardened_shared PROPERTIES EXPORT_NAME hardened)
 elseif(NOT HAKMEM_SANITIZED)
     message(STATUS "hakmem: src/api has no sources, so there is no library to build")
 endif()

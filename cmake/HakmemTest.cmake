@@ -5,6 +5,8 @@
 #   hakmem_shared  hakmem_static      the libraries that replace malloc; absent under a sanitizer
 #   hakmem_prefixed_shared            hakmem_malloc and so on only; always there
 #   hakmem_prefixed_static
+#   hakmem_hardened_shared            the hardened variant; absent under a sanitizer
+#   hakmem_hardened_tests             the same as a static library with prefixed names, for tests; in no default build
 #   hakmem_command                    the `hakmem` command; absent under a sanitizer
 #   hakmem_test_flags                 link it PRIVATE: warnings, include/hakmem.h, HAK_CHECKS, _GNU_SOURCE
 #   hakmem_flags                      the same and the stricter flags of src/, with src/ as include folder
@@ -18,6 +20,7 @@
 #   hakmem_preload_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [LABELS label...])
 #       A test that runs a program under libhakmem.so of this build (LD_PRELOAD, set for that program only,
 #       not for ctest's own processes). The program may be a target. Not registered under a sanitizer.
+#       With HARDENED it is libhakmem-hardened.so, and the label `hardened` is added.
 #   hakmem_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [LABELS label...])
 #       The same without LD_PRELOAD, in all presets.
 #
@@ -30,7 +33,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 
 function(hakmem_test)
-    cmake_parse_arguments(arg "PRELOAD" "NAME;TIMEOUT" "COMMAND;LABELS" ${ARGN})
+    cmake_parse_arguments(arg "PRELOAD;HARDENED" "NAME;TIMEOUT" "COMMAND;LABELS" ${ARGN})
     if(NOT arg_NAME OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR
             "hakmem_test and hakmem_preload_test need NAME and COMMAND, and know TIMEOUT and LABELS. "
@@ -41,7 +44,12 @@ function(hakmem_test)
         if(TARGET "${program}")
             set(program "$<TARGET_FILE:${program}>")
         endif()
-        list(PREPEND arg_COMMAND env "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>" "${program}")
+        set(library hakmem_shared)
+        if(arg_HARDENED)
+            set(library hakmem_hardened_shared)
+            list(APPEND arg_LABELS hardened)
+        endif()
+        list(PREPEND arg_COMMAND env "LD_PRELOAD=$<TARGET_FILE:${library}>" "${program}")
     endif()
     add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
     if(arg_TIMEOUT)
@@ -66,6 +74,12 @@ function(hakmem_missing_test_tool what package)
     message(${level} "hakmem: ${what} not found, so some tests are left out (tools/setup-test.sh "
         "installs it; Debian package ${package})")
 endfunction()
+
+if(HAKMEM_TESTS)
+    add_library(hakmem_hardened_tests STATIC EXCLUDE_FROM_ALL
+        "$<TARGET_OBJECTS:hak_hardened>" "$<TARGET_OBJECTS:hak_api_hardened_prefixed>")
+    set_target_properties(hakmem_hardened_tests PROPERTIES LINKER_LANGUAGE C)
+endif()
 
 function(hakmem_add_unit_test layer source)
     cmake_path(GET source STEM name)

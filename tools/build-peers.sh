@@ -26,6 +26,10 @@ PEERS=(
     'jemalloc531|tikv-jemalloc-sys|0.7.1'
     'tcmalloc|libtcmalloc-sys|0.1.14'
 )
+# Only when named, and no part of a benchmark run: to compare libhakmem-hardened.so with, see docs/hardened.md.
+EXTRA_PEERS=(
+    'mimalloc3secure|libmimalloc-sys|0.1.49'
+)
 
 # ---- fetching ----
 
@@ -56,14 +60,15 @@ END
 # ---- building: each function gets the sources and a work folder, and leaves its library at $3 ----
 
 # The packages carry no CMake modules, so these are the flags that mimalloc's CMakeLists.txt gives a release library.
-build_mimalloc() { # sources, library
+build_mimalloc() { # sources, library, more flags
     "${CC:-cc}" -std=gnu11 -O3 -DNDEBUG -DMI_BUILD_RELEASE -DMI_DEBUG=0 -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB \
         -DMI_SHARED_LIB_EXPORT -fPIC -fvisibility=hidden -fno-builtin-malloc -ftls-model=initial-exec -w \
-        -I"$1/include" -I"$1/src" -shared "$1/src/static.c" -o "$2" -lpthread -lrt
+        -I"$1/include" -I"$1/src" "${@:3}" -shared "$1/src/static.c" -o "$2" -lpthread -lrt
 }
 
 build_mimalloc2() { build_mimalloc "$1/c_src/mimalloc/v2" "$3"; }
 build_mimalloc3() { build_mimalloc "$1/c_src/mimalloc/v3" "$3"; }
+build_mimalloc3secure() { build_mimalloc "$1/c_src/mimalloc/v3" "$3" -DMI_SECURE=4; }
 
 build_snmalloc() {
     cmake -S "$1/upstream" -B "$2" -DCMAKE_BUILD_TYPE=Release -DSNMALLOC_BUILD_TESTING=OFF &&
@@ -118,6 +123,7 @@ mimalloc_version() {
     sed -n 's/^#define MI_MALLOC_VERSION *\([0-9]\)0*\([0-9]*\)0\([0-9]\).*/\1.\2.\3/p' "$1/include/mimalloc.h"
 }
 version_mimalloc2() { mimalloc_version "$1/c_src/mimalloc/v2"; }
+version_mimalloc3secure() { mimalloc_version "$1/c_src/mimalloc/v3"; }
 version_mimalloc3() { mimalloc_version "$1/c_src/mimalloc/v3"; }
 version_snmalloc() { sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$1/Cargo.toml"; }
 version_rpmalloc() { head -n 1 "$1/rpmalloc/CHANGELOG"; }
@@ -170,18 +176,19 @@ END
 }
 
 main() {
-    local force=no wanted=() line name package version failed=0
+    local force=no wanted=() choice=("${PEERS[@]}") line name package version failed=0
     for name in "$@"; do
         if [[ "$name" == --force ]]; then force=yes; else wanted+=("$name"); fi
     done
     for name in "${wanted[@]}"; do
-        [[ " ${PEERS[*]%%|*} " == *" $name "* ]] || {
-            echo "build-peers: no peer '$name'; there are: ${PEERS[*]%%|*}" >&2
+        [[ " ${PEERS[*]%%|*} ${EXTRA_PEERS[*]%%|*} " == *" $name "* ]] || {
+            echo "build-peers: no peer '$name'; there are: ${PEERS[*]%%|*} ${EXTRA_PEERS[*]%%|*}" >&2
             exit 2
         }
     done
     mkdir -p "$peers" "$logs"
-    for line in "${PEERS[@]}"; do
+    [[ ${#wanted[@]} -eq 0 ]] || choice+=("${EXTRA_PEERS[@]}")
+    for line in "${choice[@]}"; do
         IFS='|' read -r name package version <<<"$line"
         [[ ${#wanted[@]} -eq 0 || " ${wanted[*]} " == *" $name "* ]] || continue
         [[ $force == no && -f "$peers/$name.so" ]] && continue

@@ -17,13 +17,15 @@ seed=${SOAK_SEED:-$(date +%s)}
 
 release=build/release
 preload=(env "LD_PRELOAD=$PWD/$release/libhakmem.so")
+hardened=(env "LD_PRELOAD=$PWD/$release/libhakmem-hardened.so")
 plain=$release/tests/stress/stress
 threads=$release/tests/stress/stress_threads
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
 signals=$release/tests/conformance/bin/conformance_signals
 scheduler=$release/tests/sched/sched
-for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$signals" "$scheduler"; do
+for file in "$release/libhakmem.so" "$release/libhakmem-hardened.so" "$plain" "$threads" "$checked" "$forks" "$signals" \
+    "$scheduler"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
         exit 1
@@ -31,7 +33,7 @@ for file in "$release/libhakmem.so" "$plain" "$threads" "$checked" "$forks" "$si
 done
 
 # Resident memory is judged in the cases that have a third of the time each: drift needs long averages.
-cases=9
+cases=11
 seconds=$((minutes * 60 * 2 / 3 / cases))
 long=$((minutes * 60 / 3 / 2))
 ((seconds >= 4)) || seconds=4
@@ -77,6 +79,8 @@ soak consumer "${preload[@]}" "$threads" consumer 10000000
 soak stateful env "TEST_HAKMEM_PREFIXED=$PWD/$release/libhakmem-prefixed.so" "TEST_STATEFUL_EXAMPLES=$((seconds * 6))" \
     build/venv/bin/python -B -m pytest -q -p no:cacheprovider tests/stateful
 soak scheduler "$scheduler" --seeds $((minutes * 3000)) --first "$seed"
+soak hardened "${hardened[@]}" "$plain" --threads 8 "${short[@]}"
+soak hardened-small "${hardened[@]}" "$plain" --threads 4 --sizes 8,16,24,33,64,100,200,500,1000 "${short[@]}"
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
 soak signals "${preload[@]}" "$signals"
 

@@ -39,7 +39,7 @@ _hakmem_run() {
     if [[ $previous == --lib && $program -ge $COMP_CWORD ]]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     elif [[ $current == -* && $program -ge $COMP_CWORD && $previous != -- ]]; then
-        _hakmem_offer '--stats --lib --check --dry-run --force --help --'
+        _hakmem_offer '--stats --hardened --lib --check --dry-run --force --help --'
     elif declare -F _command_offset >/dev/null; then
         _command_offset "$program"
     elif ((program >= COMP_CWORD)); then

@@ -37,6 +37,6 @@ struct hak_library {
 };
 
 /* From `given` (--lib) if not NULL, else from HAKMEM_LIBRARY, else beside this command, else where
- * it is installed. */
-void hak_library_find(struct hak_library *library, const char *given);
+ * it is installed. With `hardened` libhakmem-hardened.so, from one of the last two. */
+void hak_library_find(struct hak_library *library, const char *given, bool hardened);
 void hak_library_close(struct hak_library *library);

@@ -49,11 +49,12 @@ static char *library_absolute(const char *path)
 
 /* The plain name is for builds and development packages; a package of the library alone has the
  * name with its major version. */
-static bool library_try_directory(struct hak_library *library, const char *directory)
+static bool library_try_directory(struct hak_library *library, const char *directory,
+                                  const char *name)
 {
     char *names[] = {
-        hak_format("%s/libhakmem.so", directory),
-        hak_format("%s/libhakmem.so.%.*s", directory, (int)strcspn(HAKMEM_VERSION, "."),
+        hak_format("%s/%s", directory, name),
+        hak_format("%s/%s.%.*s", directory, name, (int)strcspn(HAKMEM_VERSION, "."),
                    HAKMEM_VERSION),
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -64,7 +65,7 @@ static bool library_try_directory(struct hak_library *library, const char *direc
     return library->path != NULL;
 }
 
-static void library_search(struct hak_library *library)
+static void library_search(struct hak_library *library, const char *name)
 {
     static const char *const beside[] = {"", "/" HAKMEM_LIBDIR_FROM_BINDIR, "/../lib",
                                          LIBRARY_BESIDE_MULTIARCH, "/../lib64"};
@@ -72,14 +73,13 @@ static void library_search(struct hak_library *library)
     bool found = false;
     for (size_t i = 0; own != NULL && !found && i < sizeof beside / sizeof *beside; i++) {
         char *directory = hak_format("%s%s", own, beside[i]);
-        found = library_try_directory(library, directory);
+        found = library_try_directory(library, directory, name);
         free(directory);
     }
-    if (!found && !library_try_directory(library, HAKMEM_LIBDIR)) {
-        library->problem =
-            hak_format("libhakmem.so was not found in %s, in ../lib, ../lib/" LIBRARY_MULTIARCH
-                       " or ../lib64 beside it, or in " HAKMEM_LIBDIR,
-                       own == NULL ? "the command's directory" : own);
+    if (!found && !library_try_directory(library, HAKMEM_LIBDIR, name)) {
+        library->problem = hak_format("%s was not found in %s, in ../lib, ../lib/" LIBRARY_MULTIARCH
+                                      " or ../lib64 beside it, or in " HAKMEM_LIBDIR,
+                                      name, own == NULL ? "the command's directory" : own);
         library->hint = library_hint_give;
     }
     free(own);
@@ -151,13 +151,13 @@ static void library_check(struct hak_library *library)
             hak_format("%s replaces nothing: it defines hakmem_malloc, but not malloc", path));
 }
 
-void hak_library_find(struct hak_library *library, const char *given)
+void hak_library_find(struct hak_library *library, const char *given, bool hardened)
 {
     *library = (struct hak_library){.elf = {.fd = -1}};
-    if (given == NULL)
+    if (given == NULL && !hardened)
         given = secure_getenv("HAKMEM_LIBRARY");
     if (given == NULL || *given == '\0') {
-        library_search(library);
+        library_search(library, hardened ? "libhakmem-hardened.so" : "libhakmem.so");
     } else if (access(given, F_OK) < 0) {
         library_refuse(library, "check --lib and the environment variable HAKMEM_LIBRARY",
                        hak_format("the library %s cannot be opened: %s", given, strerror(errno)));

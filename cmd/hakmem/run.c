@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 struct run {
-    bool stats, check, force, help;
+    bool stats, hardened, check, force, help;
     const char *library; /* --lib */
     char **command;      /* the program and its arguments, up to NULL */
 };
@@ -31,6 +31,7 @@ void hak_run_help(void)
         "Run COMMAND with hakmem as its memory allocator.\n"
         "\n"
         "  --stats      have the program print a summary at its end, on stderr\n"
+        "  --hardened   use libhakmem-hardened.so: misuse of memory ends COMMAND with a message\n"
         "  --lib PATH   the library to use, instead of the one beside this command\n"
         "  --check      only tell whether COMMAND can be taken over, and how; also --dry-run\n"
         "  --force      start COMMAND also when it cannot be taken over, with a warning\n"
@@ -42,8 +43,8 @@ void hak_run_help(void)
         stdout);
 }
 
-static const char *const run_options[] = {"--stats",   "--lib",   "--check",
-                                          "--dry-run", "--force", "--help"};
+static const char *const run_options[] = {"--stats",   "--hardened", "--lib", "--check",
+                                          "--dry-run", "--force",    "--help"};
 
 static _Noreturn void run_unknown_option(const char *option)
 {
@@ -66,6 +67,8 @@ static int run_parse_option(struct run *run, const char *option, const char *nex
 {
     if (strcmp(option, "--stats") == 0) {
         run->stats = true;
+    } else if (strcmp(option, "--hardened") == 0) {
+        run->hardened = true;
     } else if (strcmp(option, "--check") == 0 || strcmp(option, "--dry-run") == 0) {
         run->check = true;
     } else if (strcmp(option, "--force") == 0) {
@@ -92,6 +95,8 @@ static void run_parse(struct run *run, int argc, char **argv)
         return;
     if (run->library != NULL && *run->library == '\0')
         hak_die(HAK_EXIT_FAILED, "run: --lib needs the path of libhakmem.so");
+    if (run->library != NULL && run->hardened)
+        hak_die(HAK_EXIT_FAILED, "run: --lib and --hardened each name the library; give one");
     if (i < argc && strcmp(argv[i], "--") == 0)
         i++;
     if (i >= argc)
@@ -119,9 +124,9 @@ static char *run_find_command(const char *name)
     }
 }
 
-static void run_find_library(struct hak_library *library, const char *given)
+static void run_find_library(struct hak_library *library, const struct run *run)
 {
-    hak_library_find(library, given);
+    hak_library_find(library, run->library, run->hardened);
     if (library->problem == NULL)
         return;
     hak_say("%s", library->problem);
@@ -187,7 +192,7 @@ int hak_run(int argc, char **argv)
     }
     char *path = run_find_command(run.command[0]);
     hak_script_follow(&start, path);
-    run_find_library(&library, run.library);
+    run_find_library(&library, &run);
     char *preload = hak_preload_value(library.path, getenv("LD_PRELOAD"), &kept);
     struct hak_target target = {.command = path,
                                 .program = start.program,

@@ -21,6 +21,7 @@ struct hak_options {
     uint64_t prewarm_superslabs, prewarm_of_class[8];
     bool prewarm_lazy;
     bool background_thread;
+    bool check_mismatch; /* hardened library */
 };
 extern struct hak_options hak_options;
 

@@ -2,6 +2,7 @@
  *
  * api: hakmem_ctl, mallopt, malloc_trim: reading and setting by name or number. */
 #include "api/api_internal.h"
+#include "hard/hard.h"
 
 #include "hakmem.h"
 
@@ -128,6 +129,8 @@ HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new
 HAK_PUBLIC int hakmem_malloc_trim(size_t pad)
 {
     (void)pad; /* there is no top of a heap at which a pad could be left */
+    if (HAK_HARDENED)
+        hak_hard_flush();
     return hak_heap_trim() > 0;
 }
 

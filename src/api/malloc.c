@@ -4,6 +4,7 @@
  * else is the heap layer's. stdlib.h is not included on purpose: its attributes for malloc would
  * clash with the aliases. */
 #include "api/api_internal.h"
+#include "api/blocks.h"
 
 #include <errno.h>
 
@@ -40,18 +41,18 @@ static void *malloc_refuse_size(size_t bytes)
 
 HAK_PUBLIC void *hakmem_malloc(size_t size)
 {
-    return hak_heap_malloc(size);
+    return api_malloc(size);
 }
 
 static HAK_NOINLINE void malloc_free_slow(void *p)
 {
-    if (p != NULL && HAK_UNLIKELY(!hak_heap_free_slow(p)))
+    if (p != NULL && HAK_UNLIKELY(!api_free_slow(p)))
         hak_foreign_free(p);
 }
 
 HAK_PUBLIC void hakmem_free(void *p)
 {
-    if (HAK_UNLIKELY(!hak_heap_try_free(p)))
+    if (HAK_UNLIKELY(!api_try_free(p)))
         malloc_free_slow(p);
 }
 
@@ -60,20 +61,21 @@ HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
         return malloc_refuse_size(SIZE_MAX);
-    return hak_heap_calloc(bytes);
+    return api_calloc(bytes);
 }
 
 HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
 {
     if (p == NULL)
-        return hak_heap_malloc(size);
+        return hakmem_malloc(size);
     if (size == 0) {
         hakmem_free(p);
         return NULL;
     }
-    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0))
+    void *q;
+    if (HAK_UNLIKELY(!api_realloc(p, size, &q)))
         hak_foreign_die("invalid realloc of ", p);
-    return hak_heap_realloc(p, size);
+    return q;
 }
 
 HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
@@ -84,17 +86,29 @@ HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
     return hakmem_realloc(p, bytes);
 }
 
+/* A free that says more of its block; the hardened library checks that it is true. */
+static void malloc_free_claimed(void *p, const struct hak_claim *claim)
+{
+    if (p != NULL && !hak_hard_free_claimed(p, claim))
+        hak_foreign_free(p);
+}
+
 HAK_PUBLIC void hakmem_free_sized(void *p, size_t size)
 {
-    (void)size;
-    hakmem_free(p);
+    if (HAK_HARDENED)
+        malloc_free_claimed(p, &(struct hak_claim){.sized = true, .size_bytes = size});
+    else
+        hakmem_free(p);
 }
 
 HAK_PUBLIC void hakmem_free_aligned_sized(void *p, size_t alignment, size_t size)
 {
-    (void)alignment;
-    (void)size;
-    hakmem_free(p);
+    if (HAK_HARDENED)
+        malloc_free_claimed(
+            p, &(struct hak_claim){
+                   .sized = true, .size_bytes = size, .aligned = true, .align_bytes = alignment});
+    else
+        hakmem_free(p);
 }
 
 HAK_PUBLIC void hakmem_cfree(void *p)
@@ -104,11 +118,11 @@ HAK_PUBLIC void hakmem_cfree(void *p)
 
 HAK_PUBLIC void *hakmem_memalign(size_t alignment, size_t size)
 {
-    if (alignment <= HAK_ALIGNMENT)
-        return hak_heap_malloc(size);
+    if (!HAK_HARDENED && alignment <= HAK_ALIGNMENT)
+        return hakmem_malloc(size);
     if (alignment > SIZE_MAX / 2 + 1)
         return malloc_refuse(EINVAL);
-    return hak_heap_aligned((size_t)1 << hak_log2_ceil(alignment), size);
+    return api_aligned((size_t)1 << hak_log2_ceil(alignment), size);
 }
 
 HAK_PUBLIC void *hakmem_aligned_alloc(size_t alignment, size_t size)
@@ -131,19 +145,19 @@ HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
 
 HAK_PUBLIC void *hakmem_valloc(size_t size)
 {
-    return hak_heap_aligned(PAGE_BYTES, size);
+    return api_aligned(PAGE_BYTES, size);
 }
 
 HAK_PUBLIC void *hakmem_pvalloc(size_t size)
 {
     if (size > PTRDIFF_MAX)
         return malloc_refuse_size(size);
-    return hak_heap_aligned(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES));
+    return api_aligned(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES));
 }
 
 HAK_PUBLIC size_t hakmem_malloc_usable_size(void *p)
 {
-    return p == NULL ? 0 : hak_heap_usable_bytes(p);
+    return p == NULL ? 0 : api_usable_bytes(p);
 }
 
 HAK_ALSO(void *, malloc, (size_t), hakmem_malloc)

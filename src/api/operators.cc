@@ -14,7 +14,14 @@ void *hakmem_malloc(std::size_t size);
 void *hakmem_memalign(std::size_t alignment, std::size_t size);
 void hakmem_free(void *p);
 [[noreturn]] void hak_os_die(const char *text);
+// The hardened library's: they know which operator calls. See operators_hardened.c.
+void *hak_hardened_new(std::size_t size, std::size_t alignment, int array);
+void hak_hardened_delete(void *p, int array, std::size_t size, std::size_t alignment);
 }
+
+#ifndef HAK_HARDENED
+#define HAK_HARDENED 0
+#endif
 
 #ifndef HAK_CXX_WEAK
 #define HAK_CXX_WEAK 0
@@ -52,46 +59,64 @@ static std::new_handler operators_handler()
 }
 #endif
 
-static inline void *operators_try(std::size_t size, std::size_t alignment)
+static const std::size_t operators_unknown = static_cast<std::size_t>(-1); // a size
+
+static inline void *operators_try(std::size_t size, std::size_t alignment, bool array)
 {
+    if (HAK_HARDENED)
+        return hak_hardened_new(size, alignment, array);
     return alignment == 0 ? hakmem_malloc(size) : hakmem_memalign(alignment, size);
 }
 
 // The loop that the standard asks for: try, call the handler, try again; without a handler throw.
 __attribute__((noinline, cold)) static void *operators_new_slow(std::size_t size,
-                                                                std::size_t alignment)
+                                                                std::size_t alignment, bool array)
 {
     for (;;) {
         std::new_handler handler = operators_handler();
         if (handler == nullptr)
             operators_fail();
         handler();
-        void *p = operators_try(size, alignment);
+        void *p = operators_try(size, alignment, array);
         if (p != nullptr)
             return p;
     }
 }
 
-__attribute__((noinline, cold)) static void *operators_new_slow_nothrow(
-    std::size_t size, std::size_t alignment) noexcept
+__attribute__((noinline, cold)) static void *operators_new_slow_nothrow(std::size_t size,
+                                                                        std::size_t alignment,
+                                                                        bool array) noexcept
 {
     try {
-        return operators_handler() == nullptr ? nullptr : operators_new_slow(size, alignment);
+        return operators_handler() == nullptr ? nullptr
+                                              : operators_new_slow(size, alignment, array);
     } catch (...) {
         return nullptr;
     }
 }
 
-static inline void *operators_new(std::size_t size, std::size_t alignment)
+static inline void *operators_new(std::size_t size, std::size_t alignment, bool array)
 {
-    void *p = operators_try(size, alignment);
-    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow(size, alignment);
+    void *p = operators_try(size, alignment, array);
+    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow(size, alignment, array);
 }
 
-static inline void *operators_new_nothrow(std::size_t size, std::size_t alignment) noexcept
+static inline void *operators_new_nothrow(std::size_t size, std::size_t alignment,
+                                          bool array) noexcept
 {
-    void *p = operators_try(size, alignment);
-    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow_nothrow(size, alignment);
+    void *p = operators_try(size, alignment, array);
+    return __builtin_expect(p != nullptr, 1) ? p
+                                             : operators_new_slow_nothrow(size, alignment, array);
+}
+
+// size and alignment as the caller of delete states them.
+static inline void operators_delete(void *p, bool array, std::size_t size = operators_unknown,
+                                    std::size_t alignment = 0) noexcept
+{
+    if (HAK_HARDENED)
+        hak_hardened_delete(p, array, size, alignment);
+    else
+        hakmem_free(p);
 }
 
 using std::align_val_t;
@@ -99,25 +124,25 @@ using std::nothrow_t;
 using std::size_t;
 
 // clang-format off
-HAK_OPERATOR void *operator new(size_t n) { return operators_new(n, 0); }
-HAK_OPERATOR void *operator new[](size_t n) { return operators_new(n, 0); }
-HAK_OPERATOR void *operator new(size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0); }
-HAK_OPERATOR void *operator new[](size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0); }
-HAK_OPERATOR void *operator new(size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a)); }
-HAK_OPERATOR void *operator new[](size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a)); }
-HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a)); }
-HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a)); }
+HAK_OPERATOR void *operator new(size_t n) { return operators_new(n, 0, false); }
+HAK_OPERATOR void *operator new[](size_t n) { return operators_new(n, 0, true); }
+HAK_OPERATOR void *operator new(size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0, false); }
+HAK_OPERATOR void *operator new[](size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0, true); }
+HAK_OPERATOR void *operator new(size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a), false); }
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a), true); }
+HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), false); }
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), true); }
 
-HAK_OPERATOR void operator delete(void *p) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete(void *p, size_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p, size_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete(void *p, const nothrow_t &) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p, const nothrow_t &) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete(void *p, align_val_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p, align_val_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete(void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete(void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
-HAK_OPERATOR void operator delete[](void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
+HAK_OPERATOR void operator delete(void *p) noexcept { operators_delete(p, false); }
+HAK_OPERATOR void operator delete[](void *p) noexcept { operators_delete(p, true); }
+HAK_OPERATOR void operator delete(void *p, size_t n) noexcept { operators_delete(p, false, n); }
+HAK_OPERATOR void operator delete[](void *p, size_t n) noexcept { operators_delete(p, true, n); }
+HAK_OPERATOR void operator delete(void *p, const nothrow_t &) noexcept { operators_delete(p, false); }
+HAK_OPERATOR void operator delete[](void *p, const nothrow_t &) noexcept { operators_delete(p, true); }
+HAK_OPERATOR void operator delete(void *p, align_val_t a) noexcept { operators_delete(p, false, operators_unknown, static_cast<size_t>(a)); }
+HAK_OPERATOR void operator delete[](void *p, align_val_t a) noexcept { operators_delete(p, true, operators_unknown, static_cast<size_t>(a)); }
+HAK_OPERATOR void operator delete(void *p, size_t n, align_val_t a) noexcept { operators_delete(p, false, n, static_cast<size_t>(a)); }
+HAK_OPERATOR void operator delete[](void *p, size_t n, align_val_t a) noexcept { operators_delete(p, true, n, static_cast<size_t>(a)); }
+HAK_OPERATOR void operator delete(void *p, align_val_t a, const nothrow_t &) noexcept { operators_delete(p, false, operators_unknown, static_cast<size_t>(a)); }
+HAK_OPERATOR void operator delete[](void *p, align_val_t a, const nothrow_t &) noexcept { operators_delete(p, true, operators_unknown, static_cast<size_t>(a)); }
 // clang-format on

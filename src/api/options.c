@@ -4,6 +4,7 @@
  * are ignored in programs with raised privileges, as secure_getenv does. What is not understood is
  * said once on stderr, with the nearest name. */
 #include "api/api_internal.h"
+#include "hard/hard.h"
 
 #include <string.h>
 #include <strings.h>
@@ -13,6 +14,7 @@ struct hak_options hak_options = {
     .superslab_max_cached = 1024,
     .superslab_ttl_sec = 1,
     .huge_pages_from_mb = 16,
+    .check_mismatch = 1,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS };
@@ -48,6 +50,7 @@ static const struct option options[] = {
     {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, &hak_options.prewarm_of_class[7], PREWARM_MOST}, /* the same */
     {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
     {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; the child of a fork has none */
+    {"CHECK_MISMATCH", OPTION_FLAG, &hak_options.check_mismatch, 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
@@ -277,6 +280,8 @@ static void options_apply(void)
     struct hak_pool_config config = hak_options_pool_config();
     hak_pool_configure(&config);
     uint64_t limit = hak_options.limit_mb << 20;
+    if (HAK_HARDENED)
+        hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch});
     hak_pool_set_limit(limit == 0 ? 0 : hak_max(limit / HAK_SUPERSLAB_BYTES, 1));
     options_trace();
     options_prewarm();

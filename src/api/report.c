@@ -3,6 +3,7 @@
  * api: what is in use, as glibc's functions and our own summary tell it. Numbers are taken heap by
  * heap under its lock: each heap's are consistent, their sum is of nearly one moment. */
 #include "api/api_internal.h"
+#include "hard/hard.h"
 
 #include "hakmem.h"
 
@@ -12,6 +13,17 @@
 
 const char *const hak_lock_names[HAK_LOCK_COUNT] = {"pool_grow", "pool_retired", "window",
                                                     "records",   "registry",     "heaps"};
+
+/* What waits in quarantine is not the program's any more. */
+static void report_without_kept(struct hak_large_stats *large)
+{
+    struct hak_large_stats kept;
+    hak_hard_kept(&kept);
+    large->large_bytes -= hak_min(large->large_bytes, kept.large_bytes);
+    large->large_blocks -= hak_min(large->large_blocks, kept.large_blocks);
+    large->huge_bytes -= hak_min(large->huge_bytes, kept.huge_bytes);
+    large->huge_blocks -= hak_min(large->huge_blocks, kept.huge_blocks);
+}
 
 void hak_snapshot_take(struct hak_snapshot *out)
 {
@@ -23,6 +35,8 @@ void hak_snapshot_take(struct hak_snapshot *out)
         return;
     hak_cache_usage(&out->cache);
     hak_large_stats(&out->large);
+    if (HAK_HARDENED)
+        report_without_kept(&out->large);
     hak_pool_stats(&out->pool);
     out->locks[HAK_LOCK_POOL_GROW] = out->pool.grow_lock;
     out->locks[HAK_LOCK_POOL_RETIRED] = out->pool.retired_lock;

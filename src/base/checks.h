@@ -9,6 +9,11 @@
 #define HAK_CHECKS 0
 #endif
 
+/* The hardened library: see docs/hardened.md. */
+#ifndef HAK_HARDENED
+#define HAK_HARDENED 0
+#endif
+
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

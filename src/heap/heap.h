@@ -49,6 +49,8 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
  * done. */
 bool hak_heap_free_slow(void *p);
 void *hak_heap_calloc(size_t bytes);
+/* A large or huge block. *zero says that it reads as zero. */
+void *hak_heap_large(size_t size_bytes, size_t align_bytes, bool *zero);
 /* align a power of two, any size. */
 void *hak_heap_aligned(size_t align_bytes, size_t size_bytes);
 /* What may be written from p on; 0 when p is not a block of ours. */

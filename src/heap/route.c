@@ -36,7 +36,7 @@ static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
     return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
 }
 
-static void *route_large(size_t bytes, size_t align, bool *zero)
+void *hak_heap_large(size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
     void *p = NULL;
@@ -53,7 +53,7 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
 {
     bool zero;
     if (size_bytes > HAK_SMALL_MAX)
-        return route_large(size_bytes, 1, &zero);
+        return hak_heap_large(size_bytes, 1, &zero);
     return route_class(route_class_of(size_bytes), size_bytes, 1, &zero);
 }
 
@@ -62,7 +62,7 @@ void *hak_heap_calloc(size_t bytes)
     bool zero = false;
     void *p;
     if (bytes > HAK_SMALL_MAX) {
-        p = route_large(bytes, 1, &zero);
+        p = hak_heap_large(bytes, 1, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, cls * 2u);
@@ -87,7 +87,7 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
     bool zero;
     hak_heap_self_slow();
     if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
-        return route_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
+        return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, cls * 2u);
     return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);

@@ -103,6 +103,8 @@ void hak_heap_fork_child(void)
         return; /* a handler that came first needed memory: all this is done */
     hak_store_relaxed(unforked, 1u);
     hak_lock_recover(&start.lock);
+    if (HAK_HARDENED)
+        hak_os_random_forget();
     hak_meta_fork_child();
     hak_space_fork_child();
     hak_failure_fork_child();

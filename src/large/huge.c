@@ -71,7 +71,10 @@ void hak_huge_free(size_t superslab)
 {
     struct hak_whole w = huge_whole(superslab);
     huge_count(-w.mapped_bytes, (size_t)-1);
-    hak_whole_give(&w);
+    if (HAK_HARDENED) /* its pages are gone, and guards have left mappings that cannot be moved */
+        hak_whole_unmap(&w);
+    else
+        hak_whole_give(&w);
 }
 
 /* The block is as large as `w` says from now on. */

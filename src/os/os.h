@@ -82,6 +82,17 @@ struct hak_os_limits {
 /* Opens files of /proc and /sys, and closes them again. Slow: for the record of a failure. */
 void hak_os_limits(struct hak_os_limits *out);
 
+/* --- for the hardened build only (guard_linux.c, random.c) --- */
+
+/* Makes pages inaccessible, or accessible again with what they had. Returns 0 or an errno. */
+int hak_os_protect(void *at, size_t bytes, bool accessible);
+/* hak_os_map with an inaccessible page before and behind, as far as the system grants these. */
+int hak_os_map_guarded(size_t bytes, void **out);
+/* A number from 0 to n - 1, n > 0, that cannot be foreseen from those before it. */
+uint32_t hak_os_random_below(uint32_t n);
+/* In the child of a fork: the parent's numbers are not used again. */
+void hak_os_random_forget(void);
+
 /* --- the rest --- */
 
 void hak_os_sleep_ns(uint64_t ns);

@@ -47,6 +47,16 @@ static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t ma
     return true;
 }
 
+/* Where a run of slots begins: at the lowest place, or in the hardened build a single slot at any;
+ * longer ones would soon find no place any more. */
+static unsigned pool_choose(uint32_t starts, unsigned count)
+{
+    if (HAK_HARDENED && count == 1)
+        for (unsigned skip = hak_os_random_below(hak_popcount64(starts)); skip > 0; skip--)
+            starts &= starts - 1;
+    return hak_ctz64(starts);
+}
+
 /* Claims a run out of one superslab: slots that are free and, with `among`, also in that mask. */
 static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align,
                                uint32_t (*among)(uint64_t), size_t *slot, bool *zero)
@@ -57,7 +67,7 @@ static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align,
         uint32_t starts = hak_run_starts32(among(state), count) & hak_aligned_starts32(align);
         if (starts == 0)
             return false;
-        unsigned at = hak_ctz64(starts);
+        unsigned at = pool_choose(starts, count);
         uint32_t mask = hak_low_bits32(count) << at;
         bool clean = !(pool_dirty(state) & mask);
         if (pool_try_claim(s, &state, mask)) {

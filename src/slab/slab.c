@@ -26,6 +26,14 @@ static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_cl
     s->remote_bits = (_Atomic(uint64_t) *)(void *)(bits + bytes / 2);
 }
 
+/* Hardened build: all blocks of a slab of few are there from the beginning, to be chosen among. */
+static void slab_carve_all(struct hak_slab *s, const struct hak_class *c)
+{
+    hak_store_relaxed(&s->free_word, UINT64_MAX >> (64 - c->blocks));
+    hak_store_relaxed(&s->carved, c->blocks);
+    hak_store_relaxed(&s->free_blocks, c->blocks);
+}
+
 struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
 {
     const struct hak_class *c = hak_class(cls);
@@ -44,7 +52,18 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
         hak_store_relaxed(&s->free_bits[w], (uint64_t)0);
         hak_store_relaxed(&s->remote_bits[w], (uint64_t)0);
     }
+    if (HAK_HARDENED && c->inline_bits && c->size_bytes > HAK_TINY_MAX)
+        slab_carve_all(s, c);
     return s;
+}
+
+/* One of the free blocks of a word: the lowest, or in the hardened build the first after any. */
+static unsigned slab_choose(uint64_t bits)
+{
+    if (!HAK_HARDENED)
+        return hak_ctz64(bits);
+    unsigned from = hak_os_random_below(64);
+    return (from + hak_ctz64(bits >> from | bits << (-from & 63))) & 63;
 }
 
 static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out,
@@ -61,8 +80,11 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
             continue;
         }
         char *word_base = s->base + (size_t)w * 64 * c->size_bytes;
-        for (; bits != 0 && got < want; bits &= bits - 1)
-            *--out = word_base + (size_t)hak_ctz64(bits) * c->size_bytes, got++;
+        while (bits != 0 && got < want) {
+            unsigned bit = slab_choose(bits);
+            *--out = word_base + (size_t)bit * c->size_bytes, got++;
+            bits &= HAK_HARDENED ? ~(1ull << bit) : bits - 1;
+        }
         hak_store_relaxed(&s->free_bits[w], bits);
     }
     s->first_word = (uint8_t)w;

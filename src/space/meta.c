@@ -31,7 +31,8 @@ static void *meta_carve_locked(size_t bytes)
     if (meta.chunk_left_bytes < bytes) {
         void *fresh;
         size_t chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
-        int error = hak_os_map(chunk_bytes, &fresh);
+        int error = HAK_HARDENED ? hak_os_map_guarded(chunk_bytes, &fresh)
+                                 : hak_os_map(chunk_bytes, &fresh);
         if (error != 0) {
             hak_refused(HAK_FAILURE_MAP, error, "records");
             return NULL;

@@ -26,6 +26,16 @@
 #define HAK_SLOTS 32 /* slots in a superslab */
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
+/* Hardened build: a word for each place in the window where a block may begin. */
+#define HAK_WORD_SHIFT 4
+#define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
+
+/* What the hardened build knows of a large or huge block; in its record. */
+struct hak_note {
+    size_t bytes;         /* that were asked for */
+    uint32_t front_bytes; /* where in the range the block begins */
+    uint32_t how;
+};
 
 /* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here.
  * Kinds below HAK_KIND_CLASSES are size classes, twice the class number (so that the fast path
@@ -33,6 +43,7 @@
 #define HAK_KIND_CLASSES 160u
 #define HAK_KIND_LARGE 0xE0u
 #define HAK_KIND_HUGE 0xE1u
+#define HAK_KIND_KEPT 0x08u /* hardened build: with one of these two, freed and in quarantine */
 #define HAK_KIND_MASK 0xFFu
 #define HAK_TAG_SHIFT 8
 
@@ -43,8 +54,9 @@ struct hak_space {           /* all but slots written once, at the start */
     _Atomic(size_t) slots;   /* slots that the map covers; grows only. 0 before the start */
     _Atomic(_Atomic(uint32_t) *) map;
     _Atomic(struct hak_space_group *) groups;
-    _Atomic(char *) records; /* HAK_RECORD_BYTES each */
-    _Atomic(char *) meta;    /* HAK_META_BYTES each */
+    _Atomic(char *) records;            /* HAK_RECORD_BYTES each */
+    _Atomic(char *) meta;               /* HAK_META_BYTES each */
+    _Atomic(_Atomic(uint32_t) *) words; /* hardened build: HAK_WORDS_BYTES each, as far as meta */
 };
 /* 64 superslabs' worth of what is found bit by bit. */
 struct hak_space_group {
@@ -131,6 +143,14 @@ static inline struct hak_space_group *hak_space_groups(void)
 static inline void *hak_space_records(void)
 {
     return hak_load_relaxed(&hak_space.records);
+}
+
+/* Hardened build: the word of a place in a superslab with meta. The layer above gives it its
+ * meaning; it begins as 0 and stays when a slot changes hands. */
+static inline _Atomic(uint32_t) *hak_space_word(const void *p)
+{
+    size_t offset = (uintptr_t)p - hak_load_relaxed(&hak_space.base);
+    return &hak_load_relaxed(&hak_space.words)[offset >> HAK_WORD_SHIFT];
 }
 
 static inline char *hak_space_meta(void)

@@ -19,7 +19,14 @@
 #define WINDOW_TRIES 4
 #define META_CHUNK_SUPERSLABS ((size_t)64)
 
-enum area_name { AREA_MAP, AREA_GROUPS, AREA_RECORDS, AREA_META, AREA_COUNT };
+enum area_name {
+    AREA_MAP,
+    AREA_GROUPS,
+    AREA_RECORDS,
+    AREA_META,
+    AREA_WORDS,
+    AREA_COUNT = AREA_WORDS + HAK_HARDENED
+};
 
 /* One of the arrays: bytes for each group of 64 superslabs, and how many bytes are mapped. */
 struct area {
@@ -33,7 +40,7 @@ struct hak_space hak_space;
 
 static struct {
     struct hak_lock lock;
-    struct area areas[AREA_COUNT];
+    struct area areas[AREA_WORDS + 1];
     size_t superslabs;  /* the window's size */
     size_t lowest_free; /* no superslab below is free */
     _Atomic(size_t) high_water;
@@ -41,7 +48,8 @@ static struct {
     .areas = {[AREA_MAP] = {.group_bytes = 64 * HAK_SLOTS * sizeof(uint32_t)},
               [AREA_GROUPS] = {.group_bytes = sizeof(struct hak_space_group)},
               [AREA_RECORDS] = {.group_bytes = 64 * HAK_RECORD_BYTES},
-              [AREA_META] = {.group_bytes = 64 * HAK_META_BYTES}},
+              [AREA_META] = {.group_bytes = 64 * HAK_META_BYTES},
+              [AREA_WORDS] = {.group_bytes = 64 * HAK_WORDS_BYTES}},
 };
 
 size_t hak_space_high_water(void)
@@ -82,6 +90,13 @@ static int window_grow_area_locked(enum area_name name, size_t limit)
     return error;
 }
 
+/* The superslabs before `limit` may have slabs. */
+static int window_grow_meta_locked(size_t limit)
+{
+    int error = HAK_HARDENED ? window_grow_area_locked(AREA_WORDS, limit) : 0;
+    return error != 0 ? error : window_grow_area_locked(AREA_META, limit);
+}
+
 static int window_cover_locked(size_t limit, bool with_meta)
 {
     if (limit > window.superslabs)
@@ -94,7 +109,7 @@ static int window_cover_locked(size_t limit, bool with_meta)
     size_t slots = hak_min(window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t),
                            window.superslabs * HAK_SLOTS);
     hak_store_relaxed(&hak_space.slots, slots);
-    return with_meta ? window_grow_area_locked(AREA_META, limit) : 0;
+    return with_meta ? window_grow_meta_locked(limit) : 0;
 }
 
 /* Lays the arrays and the window out from `base` on for `superslabs`; returns the bytes that this
@@ -116,6 +131,9 @@ static size_t window_lay_out(uintptr_t base, size_t superslabs)
                       (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at);
     hak_store_relaxed(&hak_space.records, window.areas[AREA_RECORDS].at);
     hak_store_relaxed(&hak_space.meta, window.areas[AREA_META].at);
+    if (HAK_HARDENED)
+        hak_store_relaxed(&hak_space.words,
+                          (_Atomic(uint32_t) *)(void *)window.areas[AREA_WORDS].at);
     return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
 }
 
@@ -274,7 +292,7 @@ void hak_space_give(size_t first, size_t count)
 int hak_space_need_meta(size_t limit)
 {
     hak_lock(&window.lock);
-    int error = window_grow_area_locked(AREA_META, limit);
+    int error = window_grow_meta_locked(limit);
     hak_unlock(&window.lock);
     return error;
 }

@@ -45,6 +45,22 @@ class TestPassedOn(CommandCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, rf"r-xp .* {re.escape(str(self.library))}\n")
 
+    def test_hardened(self) -> None:
+        """The other library beside the command; HAKMEM_LIBRARY does not stand in for it."""
+        hardened = self.folder / "libhakmem-hardened.so"
+        environment = {"HAKMEM_LIBRARY": str(self.library)}
+        missing = self.hakmem("run", "--hardened", "true", env=environment)
+        self.assertEqual(missing.returncode, 125)
+        self.assertIn("libhakmem-hardened.so was not found", missing.stderr)
+        shutil.copy(self.library, hardened)
+        self.addCleanup(hardened.unlink)
+        done = self.hakmem("run", "--hardened", "cat", "/proc/self/maps", env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, rf"r-xp .* {re.escape(str(hardened))}\n")
+        both = self.hakmem("run", "--hardened", "--lib", self.library, "true")
+        self.assertEqual(both.returncode, 125)
+        self.assertIn("give one", both.stderr)
+
     def test_says_nothing(self) -> None:
         done = self.hakmem("run", "cat", stdin=b"text\0\n")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "text\0\n", ""))

@@ -118,6 +118,46 @@ static void double_free_after_other_frees(size_t size)
     work_on(size);
 }
 
+/* Nothing is allocated and freed afterwards, but for a call that gives free memory back. */
+static void double_free_and_trim(size_t size)
+{
+    void *p = misuse_announce(my_malloc(size));
+    my_free(p);
+    my_free(p);
+    my_malloc_trim(0);
+}
+
+static void double_free_and_nothing_else(size_t size)
+{
+    void *p = misuse_announce(my_malloc(size));
+    my_free(p);
+    my_free(p);
+}
+
+/* What is written to freed blocks changes nothing for others. */
+static void writes_after_free_change_nothing(size_t size)
+{
+    enum { BLOCKS = 100 };
+    static char *p[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        p[i] = my_malloc(size);
+    for (int i = BLOCKS - 1; i >= 0; i--)
+        my_free(p[i]);
+    misuse_announce(p[0]);
+    memset(p[0], 0xff, size);
+    for (int round = 0; round < 100; round++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            p[i] = my_malloc(size);
+            memset(p[i], i, size);
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            if (p[i][0] != (char)i || p[i][size - 1] != (char)i)
+                _Exit(1);
+            my_free(p[i]);
+        }
+    }
+}
+
 static void just_free(void *p, size_t size)
 {
     (void)size;
@@ -384,9 +424,10 @@ static void usable_size_of_an_unmapped_address(size_t size)
         _Exit(1);
 }
 
-#define ONE(function, size) {#function, function, size, false}
-#define AT(function, size) {#function "/" #size, function, size, false}
-#define ANSWERED(function, size) {#function, function, size, true}
+#define ONE(function, size) {#function, function, size, false, NULL}
+#define AT(function, size) {#function "/" #size, function, size, false, NULL}
+#define ANSWERED_AT(function, size) {#function "/" #size, function, size, true, NULL}
+#define ANSWERED(function, size) {#function, function, size, true, NULL}
 
 /* small, mid, larger than a slab's block, large, huge */
 #define ALL_RANGES(function)                                                                       \
@@ -400,6 +441,15 @@ const struct misuse_case misuse_cases[] = {
     ALL_RANGES(double_free_in_an_ending_thread),
     AT(double_free_and_thread_end, 16),
     ALL_RANGES(double_free_and_thread_end),
+    AT(double_free_and_trim, 16),
+    AT(double_free_and_trim, 48),
+    AT(double_free_and_trim, 20000),
+    AT(double_free_and_nothing_else, 66000),
+    AT(double_free_and_nothing_else, 200000),
+    AT(double_free_and_nothing_else, 3000000),
+    ANSWERED_AT(writes_after_free_change_nothing, 16),
+    ANSWERED_AT(writes_after_free_change_nothing, 100),
+    ANSWERED_AT(writes_after_free_change_nothing, 5000),
     ALL_RANGES(double_free_after_other_frees),
     ALL_RANGES(double_free_from_another_thread),
     ALL_RANGES(double_free_by_two_other_threads),
@@ -457,5 +507,5 @@ const struct misuse_case misuse_cases[] = {
     AT(realloc_inside_a_block, 3000000),
     ANSWERED(usable_size_of_a_stack_address, 0),
     ANSWERED(usable_size_of_an_unmapped_address, 65552),
-    {NULL, NULL, 0, false},
+    {NULL, NULL, 0, false, NULL},
 };

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 # Bottom to top. A layer may include and call those to its left.
-LAYERS = ["base", "os", "space", "slab", "pool", "large", "cache", "telemetry", "policy", "heap", "api"]
+LAYERS = ["base", "os", "space", "slab", "pool", "large", "cache", "telemetry", "policy", "heap", "hard", "api"]
 
 SOURCE_SUFFIXES = {".c", ".h", ".cc"}
 

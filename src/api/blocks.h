@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * api: where blocks come from and go to: heap, or in the hardened library the layer before it. For
+ * files of api only. */
+#pragma once
+
+#include "hard/hard.h"
+
+HAK_ALWAYS_INLINE void *api_malloc(size_t bytes)
+{
+    return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_malloc(bytes);
+}
+
+/* All zero. */
+static inline void *api_calloc(size_t bytes)
+{
+    return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_calloc(bytes);
+}
+
+/* align_bytes a power of two. */
+static inline void *api_aligned(size_t align_bytes, size_t bytes)
+{
+    return HAK_HARDENED ? hak_hard_alloc(bytes, align_bytes, HAK_BY_MALLOC)
+                        : hak_heap_aligned(align_bytes, bytes);
+}
+
+/* False: not done, see api_free_slow. */
+HAK_ALWAYS_INLINE bool api_try_free(void *p)
+{
+    return HAK_HARDENED ? hak_hard_free(p) : hak_heap_try_free(p);
+}
+
+/* p is not NULL. False: it is no block of ours. */
+static inline bool api_free_slow(void *p)
+{
+    return !HAK_HARDENED && hak_heap_free_slow(p);
+}
+
+/* What the program may write. */
+static inline size_t api_usable_bytes(const void *p)
+{
+    return HAK_HARDENED ? hak_hard_usable_bytes(p) : hak_heap_usable_bytes(p);
+}
+
+/* p is not NULL, bytes > 0. False: it is no block of ours. */
+static inline bool api_realloc(void *p, size_t bytes, void **out)
+{
+    if (HAK_HARDENED)
+        return hak_hard_realloc(p, bytes, out);
+    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0))
+        return false;
+    *out = hak_heap_realloc(p, bytes);
+    return true;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * hard: large and huge blocks. Each lies in a range of heap's, between pages that cannot be
+ * accessed:
+ *
+ *   range: | guard | slack | what was asked for | canary | guard ... |
+ *                          ^ front_bytes from the range's beginning
+ *
+ * The block ends where the guard begins, as closely as its alignment allows, and the slack before
+ * it stays zero. A block aligned to more than a page begins its range and has no guard in front.
+ *
+ * A freed block is inaccessible as a whole while it is in its thread's quarantine. A block of the
+ * same size may be made of the oldest there: then two calls of the system do for all. The map's
+ * entry says whether a block is live or kept; whoever changes it owns the block. Each guard costs
+ * the process a mapping: beyond GUARDED_MOST blocks there are canaries only (a process has 65,530
+ * mappings), and no quarantine. */
+#include "hard/hard_internal.h"
+
+#include <string.h>
+
+#define GUARDED_MOST 8192u
+/* In a quarantine: blocks that wait at least, so that none is used again at once; addresses, and
+ * their share of RLIMIT_AS; pages in memory, of all blocks together and of one: what is larger goes
+ * without its pages. */
+#define KEPT_LEAST 4u
+#define KEPT_MOST_BYTES ((uint64_t)256 << 20)
+#define KEPT_SHARE_OF_LIMIT 64u
+#define RESIDENT_MOST_BYTES ((size_t)4 << 20)
+#define RESIDENT_ONE_MOST_BYTES ((size_t)1 << 20)
+
+static _Atomic(uint32_t) large_guarded;
+/* In all quarantines. */
+static _Atomic(size_t) large_kept_bytes[2], large_kept_blocks[2]; /* large, huge */
+
+static uint32_t large_entry(const void *range)
+{
+    return hak_load_relaxed(hak_map_entry(hak_slot_of(range)));
+}
+
+static struct hak_note *large_note(size_t slot, uint32_t entry)
+{
+    return entry == HAK_KIND_HUGE ? &hak_superslab(slot / HAK_SLOTS)->huge.note
+                                  : &hak_slab_record(slot)->note;
+}
+
+static size_t large_range_bytes(const void *range)
+{
+    return hak_large_usable_bytes(range, large_entry(range) & ~HAK_KIND_KEPT);
+}
+
+/* --- guards and canary --- */
+
+static size_t large_end(const struct hak_note *note) /* of the pages that can be accessed */
+{
+    return hak_round_up(note->front_bytes + note->bytes, HAK_PAGE_BYTES);
+}
+
+static void large_seal(char *range, struct hak_note *note)
+{
+    size_t end = large_end(note);
+    size_t room = end - note->front_bytes - note->bytes;
+    memset(range + end - room, 0, room);
+    if (room != 0)
+        hard_canary_put(range + note->front_bytes, note->bytes, room);
+    if (hak_add_relaxed(&large_guarded, 1u) >= GUARDED_MOST) {
+        hak_sub_relaxed(&large_guarded, 1u);
+        return;
+    }
+    size_t range_bytes = large_range_bytes(range);
+    if (hak_os_protect(range + end, range_bytes - end, false) == 0)
+        note->how |= HARD_GUARD_BACK;
+    if (note->front_bytes != 0 && hak_os_protect(range, HAK_PAGE_BYTES, false) == 0)
+        note->how |= HARD_GUARD_FRONT;
+    if (!(note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK)))
+        hak_sub_relaxed(&large_guarded, 1u);
+}
+
+/* Makes all of a range accessible. False: the system refuses. */
+static bool large_unseal(char *range, struct hak_note *note)
+{
+    const uint32_t all = HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED;
+    if (!(note->how & all))
+        return true;
+    if (hak_os_protect(range, large_range_bytes(range), true) != 0)
+        return false;
+    if (note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK))
+        hak_sub_relaxed(&large_guarded, 1u);
+    note->how &= ~all;
+    return true;
+}
+
+static void large_check(const char *range, const struct hak_note *note)
+{
+    const char *p = range + note->front_bytes;
+    size_t room = large_end(note) - note->front_bytes - note->bytes;
+    if (room != 0 && !hard_canary_holds(p, note->bytes, room))
+        hak_hard_overflow(p, HARD_LARGE, note->bytes);
+    if (note->front_bytes > HAK_PAGE_BYTES &&
+        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        hak_hard_underflow(p, note->bytes);
+}
+
+/* --- allocation --- */
+
+/* --- what a thread keeps --- */
+
+void hak_hard_large_start(void)
+{
+    uint64_t share = hak_os_address_space_limit() / KEPT_SHARE_OF_LIMIT;
+    hak_hard.kept_most_bytes = share < KEPT_MOST_BYTES ? share : KEPT_MOST_BYTES;
+}
+
+static size_t large_resident_bytes(const struct hak_note *note)
+{
+    return note->how & HARD_PURGED ? 0 : note->bytes;
+}
+
+/* A range goes into a quarantine (1) or leaves it (-1). */
+static void large_count(struct hard_thread *t, const char *range, const struct hak_note *note,
+                        size_t sign)
+{
+    size_t range_bytes = large_range_bytes(range);
+    bool huge = (large_entry(range) & ~HAK_KIND_KEPT) == HAK_KIND_HUGE;
+    t->large_bytes += sign * range_bytes;
+    t->large_resident_bytes += sign * large_resident_bytes(note);
+    hak_add_relaxed(&large_kept_bytes[huge], sign * range_bytes);
+    hak_add_relaxed(&large_kept_blocks[huge], sign);
+}
+
+void hak_hard_kept(struct hak_large_stats *kept)
+{
+    kept->large_bytes = hak_load_relaxed(&large_kept_bytes[false]);
+    kept->large_blocks = hak_load_relaxed(&large_kept_blocks[false]);
+    kept->huge_bytes = hak_load_relaxed(&large_kept_bytes[true]);
+    kept->huge_blocks = hak_load_relaxed(&large_kept_blocks[true]);
+}
+
+/* Takes the oldest range out of quarantine that has `bytes` and not much more; NULL if there is
+ * none. It stays inaccessible. */
+static char *large_try_kept(size_t bytes)
+{
+    struct hard_thread *t = hak_hard_self;
+    if (hak_load_relaxed(&t->busy))
+        return NULL;
+    for (unsigned i = 0; i + KEPT_LEAST < t->large_count; i++) {
+        char *range = t->large[i];
+        size_t range_bytes = large_range_bytes(range);
+        const struct hak_note *note =
+            large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
+        if (range_bytes < bytes || range_bytes > bytes + bytes / 8 + HAK_SLOT_BYTES ||
+            note->front_bytes == 0)
+            continue;
+        hak_store_relaxed(&t->busy, true);
+        large_count(t, range, note, (size_t)-1);
+        memmove(&t->large[i], &t->large[i + 1], (--t->large_count - i) * sizeof t->large[0]);
+        hak_store_relaxed(&t->busy, false);
+        return range;
+    }
+    return NULL;
+}
+
+/* Makes a block of a kept range, whose guards stay where they are. False: the system refuses. */
+static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t how)
+{
+    _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
+    uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
+    struct hak_note *note = large_note(hak_slot_of(range), kind);
+    const uint32_t guards = HARD_GUARD_FRONT | HARD_GUARD_BACK;
+    struct hak_note now = {size_bytes, (uint32_t)front, how | guards};
+    size_t end = large_end(&now);
+    if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0)
+        return false;
+    if (!(note->how & HARD_PURGED))
+        memset(range + HAK_PAGE_BYTES, 0, end - HAK_PAGE_BYTES);
+    *note = now;
+    size_t room = end - front - size_bytes;
+    if (room != 0)
+        hard_canary_put(range + front, size_bytes, room);
+    hak_store_release(entry, kind); /* ORDER: [large-entry] the note is whole */
+    return true;
+}
+
+/* heap may be short of what waits in quarantine. */
+static char *large_take(size_t bytes, size_t align, bool *zero)
+{
+    char *range = hak_heap_large(bytes, align, zero);
+    if (range == NULL && hak_hard_self->large_count != 0) {
+        hak_hard_flush();
+        range = hak_heap_large(bytes, align, zero);
+    }
+    return range;
+}
+
+void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
+{
+    bool zero;
+    size_t align = (size_t)1 << ((how & HARD_ALIGN_MASK) >> HARD_ALIGN_SHIFT);
+    bool guard_in_front = align <= HAK_PAGE_BYTES;
+    if (size_bytes > HAK_HUGE_MAX)
+        return hak_heap_large(size_bytes, align, &zero); /* which refuses it, and says why */
+    size_t front = guard_in_front ? HAK_PAGE_BYTES : 0;
+    size_t end = front + hak_round_up(hak_max(size_bytes, 1), HAK_PAGE_BYTES);
+    if (guard_in_front)
+        front = end - hak_round_up(hak_max(size_bytes, 1), hak_max(align, HAK_ALIGNMENT));
+    char *range = guard_in_front ? large_try_kept(end + HAK_PAGE_BYTES) : NULL;
+    if (range != NULL && large_revive(range, size_bytes, front, how))
+        return range + front;
+    range = large_take(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), &zero);
+    if (range == NULL)
+        return NULL;
+    if (!zero) /* freed blocks are, unless somebody wrote to one since */
+        hak_os_purge(range, large_range_bytes(range));
+    struct hak_note *note = large_note(hak_slot_of(range), large_entry(range));
+    *note = (struct hak_note){size_bytes, (uint32_t)front, how};
+    large_seal(range, note);
+    return range + front;
+}
+
+/* --- the way back --- */
+
+/* The range of the block that begins at p; NULL if none does. `kind` is large or huge. */
+static char *large_range(const void *p, uint32_t kind, struct hak_note **note)
+{
+    if (kind != HAK_KIND_LARGE && kind != HAK_KIND_HUGE)
+        return NULL;
+    size_t slot = hak_slot_of(p);
+    char *range = hak_slot_address(slot);
+    *note = large_note(slot, kind);
+    return range + (*note)->front_bytes == (const char *)p ? range : NULL;
+}
+
+/* The same for a live block that a function other than free was given; checked. */
+static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
+{
+    char *range = large_range(p, entry & ~HAK_KIND_KEPT, note);
+    if (range != NULL && (entry & HAK_KIND_KEPT))
+        hak_hard_double_free(p, HARD_LARGE);
+    return range;
+}
+
+/* Gives a freed block's range back to heap. */
+static void large_release(char *range)
+{
+    _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
+    uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
+    struct hak_note *note = large_note(hak_slot_of(range), kind);
+    if (!(note->how & HARD_PURGED))
+        hak_os_purge(range, large_range_bytes(range));
+    if (!large_unseal(range, note))
+        return; /* given up: the addresses stay inaccessible */
+    hak_store_relaxed(entry, kind);
+    hak_large_free(range, kind);
+}
+
+void hak_hard_large_evict(struct hard_thread *t)
+{
+    char *range = t->large[0];
+    large_count(t, range, large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT),
+                (size_t)-1);
+    memmove(&t->large[0], &t->large[1], --t->large_count * sizeof t->large[0]);
+    large_release(range);
+}
+
+/* The block goes to quarantine, if it can be made inaccessible. */
+static void large_keep(char *range, struct hak_note *note)
+{
+    struct hard_thread *t = hak_hard_self;
+    size_t range_bytes = large_range_bytes(range);
+    if (hak_load_relaxed(&t->busy))
+        t = hak_hard_quarantine_slow();
+    if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes ||
+        hak_os_protect(range, range_bytes, false) != 0) {
+        large_release(range);
+        return;
+    }
+    hak_store_relaxed(&t->busy, true);
+    note->how |= HARD_SEALED;
+    if (note->bytes > RESIDENT_ONE_MOST_BYTES && hak_os_purge(range, range_bytes) == 0)
+        note->how |= HARD_PURGED;
+    while (t->large_count == HARD_LARGE_KEPT ||
+           t->large_bytes + range_bytes > hak_hard.kept_most_bytes ||
+           t->large_resident_bytes + large_resident_bytes(note) > RESIDENT_MOST_BYTES)
+        hak_hard_large_evict(t);
+    large_count(t, range, note, 1);
+    t->large[t->large_count++] = range;
+    hak_store_relaxed(&t->busy, false);
+}
+
+bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim)
+{
+    struct hak_note *note;
+    char *range = large_live(p, entry, &note);
+    if (range == NULL)
+        return false;
+    hak_heap_notice_fork();
+    size_t bytes = note->bytes;
+    /* ORDER: [large-entry] as in hak_large_free: of two frees one finds it gone */
+    if (!hak_cas_acquire(hak_map_entry(hak_slot_of(p)), &entry, entry | HAK_KIND_KEPT))
+        hak_hard_double_free(p, HARD_LARGE);
+    if (((note->how ^ claim->word) & claim->mask & ~HARD_SIZE_MASK) ||
+        ((claim->mask & HARD_SIZE_MASK) && claim->size_bytes != bytes))
+        hak_hard_mismatch(p, HARD_LARGE, note->how, bytes, claim);
+    large_check(range, note);
+    large_keep(range, note);
+    return true;
+}
+
+/* --- resizing --- */
+
+/* Within the pages that the block has. */
+static void large_resize(char *range, struct hak_note *note, size_t bytes)
+{
+    size_t from = note->front_bytes + hak_min(note->bytes, bytes);
+    memset(range + from, 0, large_end(note) - from);
+    note->bytes = bytes;
+    size_t room = large_end(note) - note->front_bytes - bytes;
+    if (room != 0)
+        hard_canary_put(range + note->front_bytes, bytes, room);
+}
+
+static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note, size_t bytes)
+{
+    struct hak_note now = *note;
+    now.bytes = bytes;
+    if (!large_unseal(range, note))
+        return NULL;
+    now.how = note->how;
+    char *q = hak_large_try_resize(range, entry, large_end(&now) + HAK_PAGE_BYTES);
+    if (q == NULL) {
+        large_seal(range, note);
+        return NULL;
+    }
+    note = large_note(hak_slot_of(q), large_entry(q));
+    *note = now;
+    large_seal(q, note);
+    return q + now.front_bytes;
+}
+
+bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **out)
+{
+    struct hak_note *note;
+    char *range = large_live(p, entry, &note);
+    if (range == NULL)
+        return false;
+    const struct hard_claim claim = {.word = HARD_LIVE | HAK_BY_MALLOC,
+                                     .mask = HARD_LIVE | hak_hard.maker_mask};
+    hak_heap_notice_fork();
+    if ((note->how ^ claim.word) & claim.mask)
+        hak_hard_mismatch(p, HARD_LARGE, note->how, note->bytes, &claim);
+    large_check(range, note);
+    struct hak_note now = *note;
+    now.bytes = size_bytes;
+    *out = NULL;
+    if (size_bytes < HAK_SMALL_MAX || size_bytes > HAK_HUGE_MAX)
+        return true;
+    if (large_end(&now) == large_end(note)) {
+        large_resize(range, note, size_bytes);
+        *out = p;
+    } else {
+        *out = large_try_resize(range, entry, note, size_bytes);
+    }
+    return true;
+}
+
+size_t hak_hard_large_usable_bytes(const void *p, uint32_t entry)
+{
+    struct hak_note *note;
+    return large_range(p, entry, &note) == NULL ? 0 : note->bytes;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * hard: the quarantine: what a thread has freed last. It only puts off that a block is handed out
+ * again; that it was left alone is looked at when it is.
+ *
+ * Blocks of size classes stand in lines, first in, first out, of fixed lengths, the longer the
+ * smaller the blocks: together at most half a MiB a thread. Large blocks wait in large.c's way. */
+#include "hard/hard_internal.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+static const struct {
+    uint16_t places; /* a power of two, at most 256 */
+    uint16_t most_bytes;
+} quarantine_lines[HARD_LINES] = {{256, 256}, {32, 2048}, {8, 16384}, {4, UINT16_MAX}};
+_Static_assert(256 + 32 + 8 + 4 == HARD_PLACES, "all lines have their places");
+
+/* No quarantine yet; and none any more, or none to be had. */
+static struct hard_thread quarantine_none = {.busy = true};
+static struct hard_thread quarantine_closed = {.busy = true};
+__thread struct hard_thread *hak_hard_self __attribute__((tls_model("initial-exec"))) =
+    &quarantine_none;
+
+static struct {
+    pthread_key_t key;
+    bool has_key;
+} quarantine;
+
+HAK_NOINLINE void hak_hard_release_slow(void *p)
+{
+    if (!hak_heap_try_free(p))
+        hak_heap_free_slow(p);
+}
+
+void hak_hard_flush(void)
+{
+    struct hard_thread *t = hak_hard_self;
+    if (hak_load_relaxed(&t->busy))
+        return;
+    hak_store_relaxed(&t->busy, true);
+    for (unsigned i = 0; i < HARD_PLACES; i++) {
+        if (t->places[i] != NULL)
+            hak_hard_release_slow(t->places[i]);
+        t->places[i] = NULL;
+    }
+    while (t->large_count > 0)
+        hak_hard_large_evict(t);
+    hak_store_relaxed(&t->busy, false);
+}
+
+/* The key's destructor. Other destructors may still free; one round before heap closes, this does:
+ * what comes later is not kept. */
+static void quarantine_thread_end(void *value)
+{
+    struct hard_thread *t = value;
+    if (++t->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 2 &&
+        pthread_setspecific(quarantine.key, t) == 0)
+        return;
+    hak_hard_flush();
+    hak_hard_self = &quarantine_closed;
+    hak_meta_free(t, sizeof *t);
+}
+
+void hak_hard_quarantine_start(void)
+{
+    quarantine.has_key = pthread_key_create(&quarantine.key, quarantine_thread_end) == 0;
+    unsigned line = 0;
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        while (line + 1 < HARD_LINES &&
+               hak_class(cls)->size_bytes > quarantine_lines[line].most_bytes)
+            line++;
+        hak_hard.line_of_class[cls] = (uint8_t)line;
+    }
+}
+
+static void quarantine_set_up(struct hard_thread *t)
+{
+    *t = (struct hard_thread){.busy = true};
+    unsigned first = 0;
+    for (unsigned line = 0; line < HARD_LINES; line++) {
+        t->lines[line].first = (uint16_t)first;
+        t->lines[line].mask = (uint8_t)(quarantine_lines[line].places - 1);
+        first += quarantine_lines[line].places;
+    }
+}
+
+HAK_NOINLINE struct hard_thread *hak_hard_quarantine_slow(void)
+{
+    struct hard_thread *t = hak_hard_self;
+    if (t != &quarantine_none)
+        return hak_load_relaxed(&t->busy) ? NULL : t;
+    hak_hard_self = &quarantine_closed; /* pthread_setspecific may allocate */
+    t = quarantine.has_key ? hak_meta_alloc(sizeof *t) : NULL;
+    if (t == NULL)
+        return NULL;
+    quarantine_set_up(t);
+    if (pthread_setspecific(quarantine.key, t) != 0) {
+        hak_meta_free(t, sizeof *t);
+        return NULL;
+    }
+    hak_hard_self = t;
+    return t;
+}

@@ -1,0 +1,538 @@
+/* Conformance: what the hardened library promises beyond the default one: each misuse ends the
+ * process at the call, with the line that docs/hardened.md promises. See misuse.c for how the cases
+ * are run and judged; none of them works on after the misuse, so that nothing is caught late.
+ * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include "conformance/hardened_operators.h"
+#include "conformance/misuse_cases.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "conformance/support/sizes.h"
+#include "support/api.h"
+
+static char *block(size_t size)
+{
+    char *p = my_malloc(size);
+    memset(p, 0x5a, size);
+    return misuse_announce(p);
+}
+
+static void *thread_free(void *p)
+{
+    my_free(p);
+    return NULL;
+}
+
+static void free_in_thread(void *p)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, thread_free, p) == 0)
+        pthread_join(thread, NULL);
+}
+
+/* ---- double frees ---- */
+
+static void double_free(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    my_free(p);
+}
+
+static void double_free_with_another_between(size_t size)
+{
+    char *q = my_malloc(size);
+    char *p = block(size);
+    my_free(p);
+    my_free(q);
+    my_free(p);
+}
+
+static void double_free_by_another_thread(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    free_in_thread(p);
+}
+
+static void double_free_of_what_another_thread_freed(size_t size)
+{
+    char *p = block(size);
+    free_in_thread(p);
+    my_free(p);
+}
+
+static void double_free_by_two_threads(size_t size)
+{
+    char *p = block(size);
+    free_in_thread(p);
+    free_in_thread(p);
+}
+
+static void realloc_after_free(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    p = my_realloc(p, size + size / 2);
+}
+
+static void free_after_realloc_moved(size_t size)
+{
+    char *p = block(size);
+    if (my_realloc(p, size * 40) != p)
+        my_free(p);
+}
+
+/* ---- pointers that are no blocks ---- */
+
+static void free_inside_by_16(size_t size)
+{
+    my_free(misuse_announce((char *)my_malloc(size) + 16));
+}
+
+static void free_inside_by_1(size_t size)
+{
+    my_free(misuse_announce((char *)my_malloc(size) + 1));
+}
+
+/* ---- writes where nothing may be written ---- */
+
+static void overflow_by_one(size_t size)
+{
+    char *p = block(size);
+    p[size] = (char)~p[size];
+    my_free(p);
+}
+
+static void overflow_by_a_zero(size_t size)
+{
+    char *p = block(size);
+    p[size] = 0;
+    my_free(p);
+}
+
+static void overflow_found_by_realloc(size_t size)
+{
+    char *p = block(size);
+    p[size] = (char)~p[size];
+    p = my_realloc(p, size + 1);
+}
+
+static void overflow_found_by_another_thread(size_t size)
+{
+    char *p = block(size);
+    p[size] = (char)~p[size];
+    free_in_thread(p);
+}
+
+/* size: such that the class leaves more than 12 bytes. */
+static void overflow_beyond_the_canary(size_t size)
+{
+    char *p = block(size);
+    p[size + 12] = 1;
+    my_free(p);
+}
+
+static void overflow_of_usable_size(size_t size)
+{
+    char *p = block(size);
+    size_t usable = my_malloc_usable_size(p);
+    p[usable] = (char)~p[usable];
+    my_free(p);
+}
+
+static void overflow_into_the_guard(size_t size)
+{
+    char *p = block(size);
+    *(volatile char *)(p + size) = 1;
+}
+
+static void read_of_the_guard(size_t size)
+{
+    char *p = block(size);
+    (void)*(volatile char *)(p + size);
+}
+
+static void underflow_into_the_guard(size_t size)
+{
+    char *p = block(size);
+    *(volatile char *)(p - 1) = 1;
+}
+
+static void underflow_before_a_large_block(size_t size)
+{
+    char *p = block(size);
+    *(volatile char *)(p - 1) = 1;
+    my_free(p);
+}
+
+/* The byte before a block is the last of its neighbour. */
+static void underflow_into_the_neighbour(size_t size)
+{
+    static char *blocks[2000];
+    size_t distance = (size + 16) / 16 * 16;
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        blocks[i] = my_malloc(size);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            if (blocks[j] != blocks[i] + distance)
+                continue;
+            misuse_announce(blocks[i]);
+            *(volatile char *)(blocks[j] - 1) ^= 0x55;
+            my_free(blocks[i]);
+            return;
+        }
+    }
+}
+
+/* ---- freed memory ---- */
+
+static void use_again(size_t size)
+{
+    for (int i = 0; i < 3000; i++)
+        my_free(my_malloc(size));
+}
+
+static void write_after_free(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    p[size / 2] = 1;
+    use_again(size);
+}
+
+static void write_after_free_of_the_last_byte(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    p[size - 1] = 1;
+    use_again(size);
+}
+
+static void write_after_free_found_by_calloc(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    p[0] = 1;
+    for (int i = 0; i < 3000; i++)
+        my_free(my_calloc(1, size));
+}
+
+static void write_after_free_to_a_large_block(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    *(volatile char *)(p + size / 2) = 1;
+}
+
+static void read_after_free_of_a_large_block(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    (void)*(volatile char *)(p + size / 2);
+}
+
+static void expect_zeros(const volatile char *p, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (p[i] != 0)
+            _Exit(1);
+}
+
+static void freed_memory_reads_as_zero(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    expect_zeros(p, size);
+}
+
+static void allocated_memory_reads_as_zero(size_t size)
+{
+    misuse_announce(NULL);
+    for (int i = 0; i < 2000; i++) {
+        char *p = my_malloc(size + (size_t)i % 7);
+        expect_zeros(p, size + (size_t)i % 7);
+        memset(p, 0xff, size + (size_t)i % 7);
+        my_free(p);
+    }
+}
+
+static void nothing_is_left_after_shrinking(size_t size)
+{
+    char *p = block(size);
+    p = my_realloc(p, size * 2 / 3);
+    memset(p, 0, my_malloc_usable_size(p));
+    misuse_announce(p);
+    my_free(p);
+    expect_zeros(p, size);
+}
+
+/* ---- what can be known of addresses ---- */
+
+static void a_freed_block_waits(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    for (int i = 0; i < (size <= 256 ? 250 : 3); i++) {
+        char *q = my_malloc(size);
+        if (q == p)
+            _Exit(1);
+        my_free(q);
+    }
+}
+
+static void blocks_come_in_no_order(size_t size)
+{
+    enum { MANY = 256 };
+    misuse_announce(NULL);
+    static char *blocks[MANY];
+    int ascending = 0;
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = my_malloc(size);
+        ascending += i > 0 && blocks[i] > blocks[i - 1];
+    }
+    if (ascending < MANY / 8 || ascending > MANY * 7 / 8)
+        _Exit(1);
+}
+
+/* ---- usable size ---- */
+
+static void usable_size_is_what_was_asked_for(size_t size)
+{
+    char *p = block(size);
+    if (my_malloc_usable_size(p) != size)
+        _Exit(1);
+    p = my_realloc(p, size + size / 3);
+    if (my_malloc_usable_size(p) != size + size / 3)
+        _Exit(1);
+    memset(p, 1, size + size / 3);
+    my_free(p);
+}
+
+/* ---- sizes, alignments and functions that do not fit ---- */
+
+static void free_sized_with_one_more(size_t size)
+{
+    my_find_free_sized()(block(size), size + 1);
+}
+
+static void free_sized_with_one_less(size_t size)
+{
+    my_find_free_sized()(block(size), size - 1);
+}
+
+static void free_sized_with_its_class(size_t size)
+{
+    my_find_free_sized()(block(size), (size + 16) / 16 * 16);
+}
+
+static void free_aligned_sized_with_another_size(size_t size)
+{
+    my_find_free_aligned_sized()(misuse_announce(my_aligned_alloc(64, size)), 64, size + 64);
+}
+
+static void free_aligned_sized_with_another_alignment(size_t size)
+{
+    my_find_free_aligned_sized()(misuse_announce(my_aligned_alloc(64, size)), 32, size);
+}
+
+static void sized_delete_with_one_more(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_one(size, 0)), size + 1, 0);
+}
+
+static void sized_array_delete_with_one_less(size_t size)
+{
+    operator_delete_array(misuse_announce(operator_new_array(size, 0)), size - 1, 0);
+}
+
+static void aligned_delete_with_another_alignment(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_one(size, 64)), SIZE_MAX, 128);
+}
+
+static void free_of_new(size_t size)
+{
+    my_free(misuse_announce(operator_new_one(size, 0)));
+}
+
+static void free_of_new_array(size_t size)
+{
+    my_free(misuse_announce(operator_new_array(size, 0)));
+}
+
+static void free_of_aligned_new(size_t size)
+{
+    my_free(misuse_announce(operator_new_one(size, 64)));
+}
+
+static void realloc_of_new(size_t size)
+{
+    my_free(my_realloc(misuse_announce(operator_new_one(size, 0)), size * 3));
+}
+
+static void delete_of_malloc(size_t size)
+{
+    operator_delete_one(block(size), SIZE_MAX, 0);
+}
+
+static void sized_delete_of_malloc(size_t size)
+{
+    operator_delete_one(block(size), size, 0);
+}
+
+static void array_delete_of_malloc(size_t size)
+{
+    operator_delete_array(block(size), SIZE_MAX, 0);
+}
+
+static void delete_of_new_array(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_array(size, 0)), SIZE_MAX, 0);
+}
+
+static void array_delete_of_new(size_t size)
+{
+    operator_delete_array(misuse_announce(operator_new_one(size, 0)), SIZE_MAX, 0);
+}
+
+static void delete_of_aligned_new(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_one(size, 64)), SIZE_MAX, 0);
+}
+
+static void aligned_delete_of_new(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_one(size, 0)), SIZE_MAX, 64);
+}
+
+static void aligned_delete_of_aligned_new_array(size_t size)
+{
+    operator_delete_one(misuse_announce(operator_new_array(size, 64)), SIZE_MAX, 64);
+}
+
+#define CLASS "size class *, * bytes)"
+#define SAYS(function, size, says) {#function "/" #size, function, size, false, says}
+#define ANSWERS(function, size) {#function "/" #size, function, size, true, NULL}
+#define SMALL(function, says)                                                                      \
+    SAYS(function, 24, says CLASS), SAYS(function, 120, says CLASS),                               \
+        SAYS(function, 1000, says CLASS), SAYS(function, 20000, says CLASS),                       \
+        SAYS(function, 60000, says CLASS)
+#define LARGE(function, says)                                                                      \
+    SAYS(function, 200000, says "large block)"), SAYS(function, 3000000, says "large block)")
+#define EVERY(function, says) SMALL(function, says), LARGE(function, says)
+/* Of large blocks of a multiple of 16 bytes the very next byte is the guard's. */
+#define ODD(function, says)                                                                        \
+    SMALL(function, says), SAYS(function, 200001, says "large block)"),                            \
+        SAYS(function, 3000007, says "large block)")
+/* The quarantine of a thread that has ended is empty: a large block is not even known any more. */
+#define GONE(function)                                                                             \
+    SAYS(function, 200000,                                                                         \
+         "hakmem: invalid free of @ (no block is there: freed before, or never "                   \
+         "allocated)"),                                                                            \
+        SAYS(function, 3000000,                                                                    \
+             "hakmem: invalid free of @ (no block is there: freed before, or "                     \
+             "never allocated)")
+#define FAULTS(function) SAYS(function, 204800, ""), SAYS(function, 3145728, "")
+
+#define DOUBLE_FREE "hakmem: double free of @ ("
+#define INTERIOR "hakmem: invalid free of @ (points into a block, not at its beginning; "
+#define OVERFLOW(bytes) "hakmem: overflow of @ (written behind the " bytes " that were asked for; "
+#define WRITTEN(offset) "hakmem: write after free of @ (at offset " offset "; "
+#define FREED_WITH(n, m)                                                                           \
+    "hakmem: mismatched free of @ (freed with " n " bytes, " m " were asked for; "
+#define FROM(what, by) "hakmem: mismatched free of @ (from " what ", freed by " by "; "
+
+const struct misuse_case misuse_cases[] = {
+    EVERY(double_free, DOUBLE_FREE),
+    EVERY(double_free_with_another_between, DOUBLE_FREE),
+    EVERY(double_free_by_another_thread, DOUBLE_FREE),
+    SMALL(double_free_of_what_another_thread_freed, DOUBLE_FREE),
+    GONE(double_free_of_what_another_thread_freed),
+    SMALL(double_free_by_two_threads, DOUBLE_FREE),
+    GONE(double_free_by_two_threads),
+    EVERY(realloc_after_free, DOUBLE_FREE),
+    SMALL(free_after_realloc_moved, DOUBLE_FREE),
+    SMALL(free_inside_by_16, INTERIOR),
+    SMALL(free_inside_by_1, INTERIOR),
+    ODD(overflow_by_one, OVERFLOW("* bytes")),
+    SAYS(overflow_by_one, 1, OVERFLOW("1 bytes") CLASS),
+    SAYS(overflow_by_one, 15, OVERFLOW("15 bytes") CLASS),
+    SAYS(overflow_by_one, 16, OVERFLOW("16 bytes") CLASS),
+    SAYS(overflow_by_one, 31, OVERFLOW("31 bytes") CLASS),
+    SAYS(overflow_by_one, 4096, OVERFLOW("4096 bytes") CLASS),
+    SAYS(overflow_by_one, 65535, OVERFLOW("65535 bytes") CLASS),
+    SAYS(overflow_by_one, 65537, OVERFLOW("65537 bytes") "large block)"),
+    SAYS(overflow_by_one, 100001, OVERFLOW("100001 bytes") "large block)"),
+    ODD(overflow_by_a_zero, OVERFLOW("* bytes")),
+    ODD(overflow_found_by_realloc, OVERFLOW("* bytes")),
+    ODD(overflow_found_by_another_thread, OVERFLOW("* bytes")),
+    SAYS(overflow_beyond_the_canary, 1030, OVERFLOW("1030 bytes") CLASS),
+    SAYS(overflow_beyond_the_canary, 33000, OVERFLOW("33000 bytes") CLASS),
+    ODD(overflow_of_usable_size, OVERFLOW("* bytes")),
+    FAULTS(overflow_into_the_guard),
+    FAULTS(read_of_the_guard),
+    FAULTS(underflow_into_the_guard),
+    SAYS(underflow_before_a_large_block, 100001,
+         "hakmem: underflow of @ (written before the 100001 bytes that were asked for; large "
+         "block)"),
+    SAYS(underflow_into_the_neighbour, 40, OVERFLOW("40 bytes") CLASS),
+    SAYS(underflow_into_the_neighbour, 47, OVERFLOW("47 bytes") CLASS),
+    SAYS(write_after_free, 24, WRITTEN("12") CLASS),
+    SAYS(write_after_free, 120, WRITTEN("60") CLASS),
+    SAYS(write_after_free, 1000, WRITTEN("500") CLASS),
+    SAYS(write_after_free, 20000, WRITTEN("10000") CLASS),
+    SAYS(write_after_free, 60000, WRITTEN("30000") CLASS),
+    SMALL(write_after_free_of_the_last_byte, WRITTEN("*")),
+    SMALL(write_after_free_found_by_calloc, WRITTEN("0")),
+    FAULTS(write_after_free_to_a_large_block),
+    FAULTS(read_after_free_of_a_large_block),
+    ANSWERS(freed_memory_reads_as_zero, 24),
+    ANSWERS(freed_memory_reads_as_zero, 1000),
+    ANSWERS(freed_memory_reads_as_zero, 60000),
+    ANSWERS(allocated_memory_reads_as_zero, 24),
+    ANSWERS(allocated_memory_reads_as_zero, 1000),
+    ANSWERS(allocated_memory_reads_as_zero, 60000),
+    ANSWERS(allocated_memory_reads_as_zero, 100000),
+    ANSWERS(nothing_is_left_after_shrinking, 60),
+    ANSWERS(nothing_is_left_after_shrinking, 1000),
+    ANSWERS(nothing_is_left_after_shrinking, 60000),
+    ANSWERS(a_freed_block_waits, 24),
+    ANSWERS(a_freed_block_waits, 250),
+    ANSWERS(a_freed_block_waits, 20000),
+    ANSWERS(a_freed_block_waits, 200000),
+    ANSWERS(blocks_come_in_no_order, 24),
+    ANSWERS(blocks_come_in_no_order, 500),
+    ANSWERS(blocks_come_in_no_order, 60000),
+    ANSWERS(usable_size_is_what_was_asked_for, 1),
+    ANSWERS(usable_size_is_what_was_asked_for, 100),
+    ANSWERS(usable_size_is_what_was_asked_for, 60000),
+    ANSWERS(usable_size_is_what_was_asked_for, 100001),
+    ANSWERS(usable_size_is_what_was_asked_for, 3000001),
+    SAYS(free_sized_with_one_more, 64, FREED_WITH("65", "64") CLASS),
+    SAYS(free_sized_with_one_more, 200000, FREED_WITH("200001", "200000") "large block)"),
+    SAYS(free_sized_with_one_less, 64, FREED_WITH("63", "64") CLASS),
+    SAYS(free_sized_with_its_class, 40, FREED_WITH("48", "40") CLASS),
+    SAYS(free_aligned_sized_with_another_size, 640, FREED_WITH("704", "640") CLASS),
+    SAYS(free_aligned_sized_with_another_alignment, 640,
+         "hakmem: mismatched free of @ (freed with alignment 32, 64 was asked for; " CLASS),
+    SAYS(sized_delete_with_one_more, 64, FREED_WITH("65", "64") CLASS),
+    SAYS(sized_delete_with_one_more, 3000000, FREED_WITH("3000001", "3000000") "large block)"),
+    SAYS(sized_array_delete_with_one_less, 1000, FREED_WITH("999", "1000") CLASS),
+    SAYS(aligned_delete_with_another_alignment, 100,
+         "hakmem: mismatched free of @ (freed with alignment 128, 64 was asked for; " CLASS),
+    EVERY(free_of_new, FROM("new", "free")),
+    EVERY(free_of_new_array, FROM("new[[][]]", "free")),
+    EVERY(free_of_aligned_new, FROM("aligned new", "free")),
+    EVERY(realloc_of_new, FROM("new", "free")),
+    EVERY(delete_of_malloc, FROM("malloc", "delete")),
+    EVERY(sized_delete_of_malloc, FROM("malloc", "delete")),
+    EVERY(array_delete_of_malloc, FROM("malloc", "delete[[][]]")),
+    EVERY(delete_of_new_array, FROM("new[[][]]", "delete")),
+    EVERY(array_delete_of_new, FROM("new", "delete[[][]]")),
+    EVERY(delete_of_aligned_new, FROM("aligned new", "delete")),
+    EVERY(aligned_delete_of_new, FROM("new", "aligned delete")),
+    EVERY(aligned_delete_of_aligned_new_array, FROM("aligned new[[][]]", "aligned delete")),
+    {NULL, NULL, 0, false, NULL},
+};

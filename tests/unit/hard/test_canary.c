@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of hard: canaries at every length of what lies behind a block, zeros, and numbers that
+ * cannot be foreseen. */
+#include "../unit.h"
+
+#include "hard/hard_internal.h"
+
+#include <string.h>
+
+enum { BLOCK_BYTES = 256 };
+static _Alignas(16) char block[BLOCK_BYTES];
+
+static void set_secret(void)
+{
+    hak_hard.secret[0] = 0x0123456789abcdef;
+    hak_hard.secret[1] = 0xfedcba9876543211;
+}
+
+static void a_canary_holds_until_any_byte_behind_the_block_changes(void **state)
+{
+    (void)state;
+    set_secret();
+    for (size_t bytes = 0; bytes < BLOCK_BYTES; bytes++) {
+        memset(block, 0, sizeof block);
+        memset(block, 0x77, bytes);
+        hard_canary_put(block, bytes, BLOCK_BYTES - bytes);
+        assert_true(hard_canary_holds(block, bytes, BLOCK_BYTES - bytes));
+        for (size_t at = bytes; at < BLOCK_BYTES; at++) {
+            block[at] ^= 0x10;
+            CHECK(!hard_canary_holds(block, bytes, BLOCK_BYTES - bytes), "%zu of %zu", at, bytes);
+            block[at] ^= 0x10;
+        }
+        if (bytes > 0) {
+            block[bytes - 1] ^= 0x10; /* the program's own */
+            assert_true(hard_canary_holds(block, bytes, BLOCK_BYTES - bytes));
+        }
+    }
+}
+
+static void no_canary_begins_with_a_zero(void **state)
+{
+    (void)state;
+    set_secret();
+    for (uintptr_t p = 0; p < 100000; p += 16)
+        assert_int_not_equal(hard_canary((void *)p) & 0xff, 0);
+}
+
+static void every_byte_that_is_not_zero_is_found(void **state)
+{
+    (void)state;
+    for (size_t bytes = 16; bytes <= BLOCK_BYTES; bytes += 16) {
+        memset(block, 0xff, sizeof block);
+        hard_zero(block, bytes);
+        assert_true(hard_is_zero(block, bytes));
+        assert_true(bytes == BLOCK_BYTES || block[bytes] == (char)0xff);
+        for (size_t at = 0; at < bytes; at++) {
+            block[at] = 1;
+            assert_false(hard_is_zero(block, bytes));
+            block[at] = 0;
+        }
+    }
+}
+
+static void random_numbers_are_below_their_limit_and_all_come(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 64; n++) {
+        uint64_t seen = 0;
+        for (int i = 0; i < 4000; i++) {
+            uint32_t number = hak_os_random_below(n);
+            assert_true(number < n);
+            seen |= 1ull << number;
+        }
+        assert_true(seen == UINT64_MAX >> (64 - n));
+    }
+}
+
+static void random_numbers_differ_after_a_fork(void **state)
+{
+    (void)state;
+    uint32_t before[8], after[8];
+    for (int i = 0; i < 8; i++)
+        before[i] = hak_os_random_below(UINT32_MAX);
+    hak_os_random_forget();
+    for (int i = 0; i < 8; i++)
+        after[i] = hak_os_random_below(UINT32_MAX);
+    assert_memory_not_equal(before, after, sizeof before);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_canary_holds_until_any_byte_behind_the_block_changes),
+    cmocka_unit_test(no_canary_begins_with_a_zero),
+    cmocka_unit_test(every_byte_that_is_not_zero_is_found),
+    cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
+    cmocka_unit_test(random_numbers_differ_after_a_fork),
+};
+UNIT_MAIN(tests)
