@@ -26,6 +26,7 @@ def kept(reason: str) -> Order:
     return Order(reason=reason)
 
 
+HARDENED = kept("not run: the scheduler runs the default library; as in large/, with a note in the record")
 OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
                    "for; kept so that whoever reads an owner acquires it")
 EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values "
@@ -60,6 +61,8 @@ ORDERS = {
         kept("nobody follows NULL; kept so that every store of an owner releases"),
     "cache/threads.c registry_new_heap_locked store_release -> relaxed": by("blocks_walk"),
     "cache/threads.c hak_cache_first_heap load_acquire -> relaxed": by("blocks_walk"),
+    "hard/large.c large_revive store_release -> relaxed": HARDENED,
+    "hard/large.c hak_hard_large_free cas_acquire -> relaxed": HARDENED,
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
