@@ -111,9 +111,9 @@ WIDE: tuple[Case, ...] = (
         "php",
         expect="same",
         probe="php -n --version",
-        note="played with -n: it loads its modules with RTLD_DEEPBIND, which hides every preloaded allocator from "
-        "them, and then they free with libc's free what php allocated: it crashes. Played twice, with its own memory "
-        "manager and with malloc alone",
+        note="played with -n: with its modules it crashes: one of them calls libc's free for what php allocated, as "
+        "happens where modules are loaded with RTLD_DEEPBIND, which hides a preloaded allocator from them. Played "
+        "twice, with its own memory manager and with malloc alone",
     ),
     wide("r", "data frames, a model, matrices", "R", expect="words 9973"),
     wide(
