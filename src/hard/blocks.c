@@ -35,7 +35,6 @@ static void blocks_start(void)
         return;
     hak_lock(&lock);
     if (hak_hard.secret[1] == 0) {
-        hak_hard_quarantine_start();
         hak_hard_large_start();
         hak_hard.secret[0] = hak_os_random();
         hak_hard.secret[1] = hak_os_random() | 1;

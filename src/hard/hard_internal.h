@@ -145,8 +145,6 @@ extern HAK_HIDDEN __thread struct hard_thread *hak_hard_self;
 struct hard_thread *hak_hard_quarantine_slow(void);
 /* Gives a block back to heap. */
 void hak_hard_release_slow(void *p);
-/* Once a process; part of the first allocation. */
-void hak_hard_quarantine_start(void);
 
 /* Puts a block whose word says freed in the place of the oldest in its line, and gives that back.
  */

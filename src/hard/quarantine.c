@@ -23,8 +23,9 @@ __thread struct hard_thread *hak_hard_self __attribute__((tls_model("initial-exe
     &quarantine_none;
 
 static struct {
+    struct hak_lock lock;
     pthread_key_t key;
-    bool has_key;
+    bool started, has_key;
 } quarantine;
 
 HAK_NOINLINE void hak_hard_release_slow(void *p)
@@ -62,8 +63,12 @@ static void quarantine_thread_end(void *value)
     hak_meta_free(t, sizeof *t);
 }
 
-void hak_hard_quarantine_start(void)
+/* Once, when the first block is freed: the size classes are known then. */
+static void quarantine_start_locked(void)
 {
+    if (quarantine.started)
+        return;
+    quarantine.started = true;
     quarantine.has_key = pthread_key_create(&quarantine.key, quarantine_thread_end) == 0;
     unsigned line = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
@@ -91,6 +96,9 @@ HAK_NOINLINE struct hard_thread *hak_hard_quarantine_slow(void)
     if (t != &quarantine_none)
         return hak_load_relaxed(&t->busy) ? NULL : t;
     hak_hard_self = &quarantine_closed; /* pthread_setspecific may allocate */
+    hak_lock(&quarantine.lock);
+    quarantine_start_locked();
+    hak_unlock(&quarantine.lock);
     t = quarantine.has_key ? hak_meta_alloc(sizeof *t) : NULL;
     if (t == NULL)
         return NULL;
