@@ -114,7 +114,10 @@ static void options_add_n(struct hak_text *text, const char *s, size_t length)
     char piece[48];
     size_t n = hak_min(length, sizeof piece - 1);
     for (size_t i = 0; i < n; i++)
-        piece[i] = (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i];
+        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
+            piece[i] = '?';
+        else
+            piece[i] = s[i];
     piece[n] = '\0';
     hak_text_string(text, piece);
 }

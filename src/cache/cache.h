@@ -19,6 +19,8 @@
 #include "pool/pool.h"
 #include "slab/slab.h"
 
+_Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled with the class");
+
 #define HAK_OUTBOX_GROUPS 32u
 #define HAK_OUTBOX_MAX_BYTES ((uint32_t)64 << 10) /* then all of it is sent */
 /* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */

@@ -20,8 +20,8 @@
 
 #include "space/space.h"
 
-#define HAK_POOL_LABELS 81u /* up to 80 size classes and one label for runs */
-#define HAK_POOL_LABEL_RUN 80u
+#define HAK_POOL_LABELS 76u /* 75 size classes and one label for runs */
+#define HAK_POOL_LABEL_RUN 75u
 #define HAK_POOL_DENSE 128u /* or-ed to a label: what is acquired will be used up */
 
 enum hak_stage {
