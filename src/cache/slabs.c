@@ -127,7 +127,8 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     return ch->slabs_taken < SLABS_BEFORE_DENSE || hak_class(cls)->slots > 1 ? 0 : HAK_POOL_DENSE;
 }
 
-/* Memory in a class, of all threads, from which on the fine class below it is worth having. */
+/* Memory in a class, of all threads, from which on the fine class below it is worth having. Not
+ * with a cap, which is for all the sizes that the class had when it was set. */
 #define REFINE_FROM_SLOTS 64u
 
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
@@ -137,7 +138,7 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         return s;
     unsigned slots = hak_class(cls)->slots;
     unsigned label = cls | slabs_density_locked(heap, cls);
-    if (hak_pool_slots_in_use(cls) >= REFINE_FROM_SLOTS)
+    if (hak_pool_slots_in_use(cls) >= REFINE_FROM_SLOTS && hak_pool_soft_cap(cls) == 0)
         hak_classes_refine(cls);
     size_t slot;
     bool zero;

@@ -144,7 +144,45 @@ static void threads_over_a_cap_lose_nothing(void **state)
     verify_heaps();
 }
 
+/* Allocates 72 slabs of a class; returns the class that a size which it holds has then. */
+static unsigned class_after_many_slabs(struct hak_heap *heap, unsigned cls, size_t size)
+{
+    unsigned count = 72 / hak_class(cls)->slots * hak_class(cls)->blocks;
+    MUST(count <= BLOCKS_MOST);
+    for (unsigned i = 0; i < count; i++)
+        block[i] = allocate(heap, cls);
+    unsigned then = hak_class_of(size);
+    for (unsigned i = 0; i < count; i++)
+        release(heap, block[i]);
+    return then;
+}
+
+static void a_class_with_much_memory_gets_the_finer_one_below_it(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(28000);
+    assert_int_equal(hak_class_of(32000), cls);
+    assert_int_equal(class_after_many_slabs(heap, cls, 28000), cls - 1);
+    assert_int_equal(hak_class_of(32000), cls);
+    close_thread(heap);
+}
+
+static void a_class_with_a_cap_stays_one(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(28000);
+    hak_pool_set_soft_cap(cls, 1000);
+    assert_int_equal(class_after_many_slabs(heap, cls, 28000), cls);
+    close_thread(heap);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_class_with_much_memory_gets_the_finer_one_below_it),
+    cmocka_unit_test(a_class_with_a_cap_stays_one),
     cmocka_unit_test(an_emptied_slot_is_used_again_warm),
     cmocka_unit_test(without_a_cap_memory_is_mapped),
     cmocka_unit_test(over_its_cap_a_class_gets_back_what_others_freed),
