@@ -31,22 +31,24 @@ static _Noreturn void report_end(struct hak_text *text, const char *line, unsign
     hak_os_die(line);
 }
 
-HAK_COLD _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t bytes)
+static _Noreturn void report_outside(const char *what, const char *where, const void *p,
+                                     unsigned cls, size_t bytes)
 {
     char line[200];
     struct hak_text text;
-    report_begin(&text, line, sizeof line, "overflow of ", p);
-    report_number(&text, "written behind the ", bytes, " bytes that were asked for; ");
+    report_begin(&text, line, sizeof line, what, p);
+    report_number(&text, where, bytes, " bytes that were asked for; ");
     report_end(&text, line, cls);
+}
+
+HAK_COLD _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t bytes)
+{
+    report_outside("overflow of ", "written behind the ", p, cls, bytes);
 }
 
 HAK_COLD _Noreturn void hak_hard_underflow(const void *p, size_t bytes)
 {
-    char line[200];
-    struct hak_text text;
-    report_begin(&text, line, sizeof line, "underflow of ", p);
-    report_number(&text, "written before the ", bytes, " bytes that were asked for; ");
-    report_end(&text, line, HARD_LARGE);
+    report_outside("underflow of ", "written before the ", p, HARD_LARGE, bytes);
 }
 
 HAK_COLD _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls)
