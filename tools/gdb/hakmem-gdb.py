@@ -15,9 +15,7 @@ import struct
 import gdb
 
 # The only two places that have to be known: tests/gdb compares them with the library's own.
-ROOT_MAGIC = (
-    b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
-)
+ROOT_MAGIC = b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
 ROOT_ALIGN = 64
 ROOT_LAYOUT_AT = 256
 LAYOUT_LINE = struct.Struct("<36sHH")
@@ -89,9 +87,7 @@ class Layout:
             if not name:
                 return
             self.lines[name] = (offset, count)
-        raise UnreadableError(
-            "the library's table of layouts has no end: is this its hakmem-gdb.py?"
-        )
+        raise UnreadableError("the library's table of layouts has no end: is this its hakmem-gdb.py?")
 
     def __getitem__(self, name):
         """The offset of a member, the size of a structure, or the value of a constant."""
@@ -491,10 +487,7 @@ def summarise(state):
     layout = state.layout
     version = layout.get(layout.root, "hak_root.library")
     kind = ", hardened" if state.hardened else ""
-    yield (
-        f"hakmem {version >> 16}.{version >> 8 & 255}.{version & 255}{kind}, "
-        f"window at {state.base:#x}"
-    )
+    yield (f"hakmem {version >> 16}.{version >> 8 & 255}.{version & 255}{kind}, window at {state.base:#x}")
     counts, large, huge = superslab_counts(state)
     yield (
         f"superslabs of 2 MiB: {counts['slots']} in use slot by slot, {counts['huge']} huge blocks "
