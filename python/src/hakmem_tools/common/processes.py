@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-LIBRARY = re.compile(r"/libhakmem(-hardened|-prefixed)?\.so[^/]*$", re.MULTILINE)
+LIBRARY = re.compile(r"/libhakmem(-hardened|-prefixed)?\.so[^/\n]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
