@@ -251,7 +251,7 @@ def table(view: View, frame: Frame, order: Order, width: int) -> list[Text]:
     """The lines below the heading."""
     rows = sorted_rows(view, frame, order)
     if not rows:
-        return [Text(view.empty, style="dim")]
+        return [Text(cut(view.empty, width), style="dim")]
     lines = [[column.show(row) for column in view.columns] for row in rows]
     return [Text(line(view, cells, width)) for cells in lines]
 
