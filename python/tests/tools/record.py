@@ -22,8 +22,8 @@ def looks() -> None:
     import support
 
     support.DATA.mkdir(exist_ok=True)
-    with examples.workload() as pid:
-        text = examples.hakmem("stat", str(pid), "--json", "--superslabs")
+    with examples.workload(3000) as pid:
+        text = examples.hakmem("stat", "--json", "--superslabs", str(pid))
     (support.DATA / "stat.json").write_text(text, encoding="utf-8")
 
 

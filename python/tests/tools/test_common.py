@@ -23,7 +23,7 @@ def test_the_answer_is_parsed_and_gets_the_options(
 ) -> None:
     use(monkeypatch, tmp_path, f'echo "$@" >{tmp_path}/words; echo \'{{"schema_version": 1}}\'')
     assert command.stat(7, "--samples") == {"schema_version": 1}
-    assert (tmp_path / "words").read_text() == "stat 7 --json --samples\n"
+    assert (tmp_path / "words").read_text() == "stat --json --samples 7\n"
 
 
 def test_the_command_is_not_preloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

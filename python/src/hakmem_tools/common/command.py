@@ -88,7 +88,7 @@ def parse(text: str, source: str) -> Stat:
 
 def stat(pid: int, *options: str) -> Stat:
     """`hakmem stat PID --json` with more options, as a dictionary."""
-    return parse(run("stat", str(pid), "--json", *options), f"the answer about process {pid}")
+    return parse(run("stat", "--json", *options, str(pid)), f"the answer about process {pid}")
 
 
 def load(path: Path) -> Stat:

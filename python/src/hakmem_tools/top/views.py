@@ -286,15 +286,14 @@ def summary(frame: Frame, width: int) -> list[Text]:
     lines = [
         f"hakmem top - {clock(frame)}{up} {process['name']} (pid {process['pid']}), "
         f"hakmem {process['hakmem_version']} {process['build']}",
-        f"Memory: {compact(rss)} resident, {compact(live)} live blocks, "
-        f"{compact(foreign)} not hakmem's; growth "
-        f"{signed_compact(rss - frame.first['process']['rss_bytes'])}, "
+        f"Memory: {compact(rss)} resident, {compact(live)} live, {compact(foreign)} not hakmem's; "
+        f"growth {signed_compact(rss - frame.first['process']['rss_bytes'])}, "
         f"{signed_compact(frame.rate(rss, before))}/s",
         "Kept:   " + ", ".join(f"{compact(amount)} {name}" for name, amount in kept),
         f"Heaps:  {len(threads)}, {sum(t['state'] == 'running' for t in threads)} with a thread; "
         f"{rate(frame.rate(sums['refills'], earlier['refills']))} refills/s, "
         f"{rate(frame.rate(sums['remote_frees'], earlier['remote_frees']))} remote frees/s; "
-        f"{number(failures)} failed allocations",
+        f"{number(failures)} failures",
     ]
     return [
         Text(cut(text, width), style="bold" if failures and i == 3 else "")
