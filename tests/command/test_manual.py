@@ -40,7 +40,8 @@ class Manual(CommandCase):
         page = re.sub(r"[|,]", " ", PAGE.read_text(encoding="utf-8"))
         for command in self.commands():
             for option in named(self.hakmem("help", command).stdout) - {"help", "version"}:
-                self.assertRegex(page, rf"Fl Fl ([a-z-]+ +)*{option}\b", f"of hakmem {command}")
+                found = re.search(rf"Fl Fl ([a-z-]+ +)*{option}\b", page)
+                self.assertIsNotNone(found, f"{PAGE.name} does not name --{option} of hakmem {command}")
 
 
 if __name__ == "__main__":
