@@ -84,7 +84,7 @@ uint64_t hak_control_value(const struct hak_snapshot *s, unsigned index)
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes)
 {
     hak_heap_self_slow(); /* the tables of classes are filled at the start */
-    if (size_bytes == 0 || size_bytes > HAK_SMALL_MAX || !hak_heap_started())
+    if (size_bytes == 0 || size_bytes > HAK_SLOT_BYTES || !hak_heap_started())
         return false;
     size_t slots = cap_bytes / HAK_SLOT_BYTES;
     hak_pool_set_soft_cap(hak_class_of(size_bytes), cap_bytes == 0 ? 0 : hak_max(slots, 1));
@@ -103,7 +103,7 @@ static int control_soft_cap(const char *name, uint64_t *value, const uint64_t *n
     size_t length = strcspn(digits, ".");
     if (strcmp(digits + length, tail) != 0 || !hak_text_parse_size(digits, length, &size))
         return ENOENT;
-    if (size == 0 || size > HAK_SMALL_MAX)
+    if (size == 0 || size > HAK_SLOT_BYTES)
         return EINVAL;
     if (value != NULL)
         *value = hak_pool_soft_cap(hak_class_of(size)) * HAK_SLOT_BYTES;
