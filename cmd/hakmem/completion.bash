@@ -13,7 +13,7 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat version help
+    printf '%s\n' run stat doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -53,7 +53,7 @@ _hakmem_run() {
 _hakmem_process() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     case "$previous" in
-        -o | --output | --load) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        -o | --output | --load | --root) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
         --by) _hakmem_offer 'class fill age owner' ;;
         -d | --delay | -n | --iterations | --limit | --sort) ;;
@@ -84,6 +84,8 @@ _hakmem() {
             fi
             ;;
         stat) _hakmem_process '--json --openmetrics --superslabs --samples --output --watch --help' ;;
+        doctor) _hakmem_process '--json --all --root --help' ;;
+        explain) _hakmem_process '--json --help' ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;
