@@ -3,7 +3,7 @@
  * api: what its files share. */
 #pragma once
 
-#include "heap/heap.h"
+#include "heap/profile.h"
 #include "os/trace.h"
 #include "space/failure.h"
 
@@ -22,6 +22,9 @@ struct hak_options {
     bool prewarm_lazy;
     bool background_thread;
     bool check_mismatch; /* hardened library */
+    bool prof, prof_leaks;
+    uint64_t prof_sample_bytes;
+    char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */
 };
 extern struct hak_options hak_options;
 
@@ -34,6 +37,10 @@ struct hak_pool_config hak_options_pool_config(void);
 
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
+
+/* Starts the heap profile if it was asked for, and writes at the end of the process what was. */
+void hak_profile_begin(void);
+void hak_profile_end(void);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);
