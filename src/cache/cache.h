@@ -84,13 +84,17 @@ struct hak_outbox_group {
     uint64_t blocks;
 };
 
-#define HAK_METER_BLOCKS 62u
+#define HAK_METER_BLOCKS 60u
 #define HAK_METER_STACKS 4u
 
 /* A thread's metered bins, and what the profiler keeps of the thread. The owner's alone; made when
  * profiling begins, kept for the heap's next thread. */
 struct hak_meter {
-    int64_t left_bytes; /* until the next sample */
+    /* To the next sample point, for each of these classes and for all the rest. What is handed over
+     * ends before the class's next point, and is counted before it is allocated: with one count for
+     * all, whatever is allocated meanwhile would take the point away. */
+    int64_t left_bytes[HAK_METERED_CLASSES + 1];
+    uint64_t counted; /* a bit for each that has begun */
     uint64_t random;
     struct {
         uintptr_t low, high;
@@ -263,8 +267,8 @@ void hak_cache_set_metered(bool on);
 /* The heap's meter; made if need be. NULL: no memory. */
 struct hak_meter *hak_cache_meter(struct hak_heap *heap);
 /* A block of a class, and others from the class's bin to its metered bin, all of them counted in
- * left_bytes. NULL: a sample point lies in the next block, or there is less than `least` blocks to
- * hand over, and nothing was done. The heap has a meter. */
+ * left_bytes[cls]. NULL: a sample point lies in the next block, or there is less than `least`
+ * blocks to hand over, and nothing was done. The heap has a meter. */
 void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
 #define HAK_METER_LEAST(most) ((most) / 4u)
 /* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */

@@ -61,11 +61,11 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least)
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     size_t size = hak_class(cls)->size_bytes;
     size_t blocks = hak_min(hak_bin_blocks(heap, cls), m->most[cls]);
-    if (HAK_UNLIKELY((int64_t)(blocks * size) > m->left_bytes))
-        blocks = m->left_bytes < 0 ? 0 : (size_t)m->left_bytes / size;
+    if (HAK_UNLIKELY((int64_t)(blocks * size) > m->left_bytes[cls]))
+        blocks = m->left_bytes[cls] < 0 ? 0 : (size_t)m->left_bytes[cls] / size;
     if (HAK_UNLIKELY(blocks < least || hak_load_relaxed(&meter_bin(heap, cls)->top) != to))
         return NULL;
-    m->left_bytes -= (int64_t)(blocks * size);
+    m->left_bytes[cls] -= (int64_t)(blocks * size);
     void *p = *top;
     memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);

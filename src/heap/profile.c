@@ -30,21 +30,24 @@ void hak_profile_stop(void)
 static struct hak_meter *profile_meter(struct hak_heap *heap)
 {
     struct hak_meter *m = hak_cache_meter(heap);
-    if (m != NULL && HAK_UNLIKELY(m->random == 0)) {
+    if (m != NULL && HAK_UNLIKELY(m->random == 0))
         m->random = hak_prof_seed();
-        m->left_bytes = hak_prof_distance(&m->random);
-    }
     return m;
 }
 
-/* True if a sample point lies in the next so many bytes. The distance to the next one begins anew
- * behind the block: points have no memory. */
-static bool profile_hits(struct hak_meter *m, size_t bytes)
+/* True if a sample point lies in the next so many bytes of a class or of what has none. The
+ * distance to the next one begins anew behind the block: points have no memory. */
+static bool profile_hits(struct hak_meter *m, unsigned cls, size_t bytes)
 {
-    m->left_bytes -= (int64_t)bytes;
-    if (HAK_LIKELY(m->left_bytes >= 0))
+    unsigned line = cls < HAK_METERED_CLASSES ? cls : HAK_METERED_CLASSES;
+    if (HAK_UNLIKELY((m->counted >> line & 1) == 0)) {
+        m->counted |= UINT64_C(1) << line;
+        m->left_bytes[line] = hak_prof_distance(&m->random);
+    }
+    m->left_bytes[line] -= (int64_t)bytes;
+    if (HAK_LIKELY(m->left_bytes[line] >= 0))
         return false;
-    m->left_bytes = hak_prof_distance(&m->random);
+    m->left_bytes[line] = hak_prof_distance(&m->random);
     return true;
 }
 
@@ -66,7 +69,7 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes,
         if (HAK_LIKELY(p != NULL))
             return p;
     }
-    if (m != NULL && profile_hits(m, size)) {
+    if (m != NULL && profile_hits(m, cls, size)) {
         void *p = hak_large_alloc_sampled(size, align_bytes, zero);
         if (p != NULL) {
             profile_note(p, HAK_KIND_LARGE, size, m);
@@ -82,7 +85,7 @@ void hak_profile_large(const void *p)
     struct hak_meter *m = heap == NULL ? NULL : profile_meter(heap);
     uint32_t entry = hak_map_lookup(p);
     size_t bytes = hak_large_usable_bytes(p, entry);
-    if (m != NULL && profile_hits(m, bytes))
+    if (m != NULL && profile_hits(m, HAK_CLASSES, bytes))
         profile_note(p, entry, bytes, m);
 }
 
