@@ -2,6 +2,7 @@
  *
  * heap: counts what is given out while profiling is on, and takes samples. See profile.h. */
 #include "heap/profile.h"
+#include "telemetry/root.h"
 
 #include <errno.h>
 
@@ -24,6 +25,27 @@ void hak_profile_stop(void)
     hak_prof_stop();
     if (hak_heap_started())
         hak_cache_set_metered(false);
+}
+
+void hak_profile_tick_any(void)
+{
+    _Atomic(uint64_t) *word = &hak_root.requests[HAK_ROOT_ASK_PROFILE];
+    if (HAK_LIKELY(hak_load_relaxed(word) == 0))
+        return;
+    uint64_t asked = hak_exchange_relaxed(word, 0u);
+    switch (asked & ((1u << HAK_PROF_ASK_SHIFT) - 1)) {
+    case HAK_PROF_ASK_START:
+        hak_profile_start(asked >> HAK_PROF_ASK_SHIFT);
+        break;
+    case HAK_PROF_ASK_STOP:
+        hak_profile_stop();
+        break;
+    case HAK_PROF_ASK_DUMP:
+        hak_prof_write(NULL);
+        break;
+    default:
+        break;
+    }
 }
 
 /* NULL: no memory for one; the thread is not counted then. */

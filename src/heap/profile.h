@@ -16,6 +16,9 @@
 int hak_profile_start(uint64_t period_bytes);
 void hak_profile_stop(void);
 
+/* Slow paths call it now and then: does what the hakmem command has asked for. */
+void hak_profile_tick_any(void);
+
 /* The shortest way: blocks from the class's bin for the metered bin that malloc found empty. NULL:
  * it is to go the long way. */
 static inline void *hak_profile_try_metered(size_t size_bytes)
