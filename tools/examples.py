@@ -3,8 +3,8 @@
 
     tools/examples.py [NAME...]
 
-Needs build/release (`make`), build/venv (tools/setup-venv.sh) and gdb. An example is a line `<!-- example: NAME -->` and
-the fenced block behind it; without NAME all are made. Numbers differ from run to run: see the difference before a commit.
+Needs build/release (`make`), build/venv (tools/setup-venv.sh) and gdb. An example is a line `<!-- example: NAME -->`
+and the fenced block behind it; without NAME all are made. Numbers differ from run to run: see them before a commit.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """

@@ -71,7 +71,7 @@ static void explain_limit(struct explain_answer *a, const struct hak_explained *
         explain_add(&a->fixes, "A block of %s needs as much in one piece",
                     hak_bytes_text(b[2], x->size_bytes));
     explain_add(&a->fixes, "Set HAKMEM_LIMIT_MB higher, or while the program runs "
-                           "hakmem_ctl(\"limit_mb\", NULL, &new_value); 0 is no limit");
+                           "hakmem_ctl(\"option.limit_mb\", NULL, &new_value); 0 is no limit");
     explain_add(&a->fixes, "Or have the program hold less: 'hakmem stat PID' says where it is");
 }
 

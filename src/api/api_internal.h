@@ -13,6 +13,7 @@ struct hak_options {
     bool stage_stats; /* the pool's stages on stderr at exit */
     uint64_t superslab_max_cached;
     uint64_t superslab_max_memory_mb; /* 0: by what is in use */
+    size_t trim_threshold_bytes;      /* mallopt's, instead; 0: none */
     uint64_t superslab_ttl_sec;
     uint64_t huge_pages_from_mb;
     bool lock_stats;             /* the locks on stderr at exit */
@@ -36,6 +37,9 @@ void hak_options_read(char **environment);
 /* What the options say of the pool. */
 struct hak_pool_config hak_options_pool_config(void);
 
+/* What was read or set since holds from now on. */
+void hak_options_apply_limits(void);
+
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
 
@@ -56,6 +60,10 @@ _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 
 void hak_snapshot_take(struct hak_snapshot *out);
+/* As hakmem_ctl, which asks one after the other; ENOENT: not one of these names. */
+int hak_setting_control(const char *name, uint64_t *value, const uint64_t *new_value);
+int hak_class_control(const char *name, uint64_t *value, const uint64_t *new_value);
+const char *hak_setting_name(unsigned index); /* NULL behind the last */
 /* Sets how much memory the class of a size may use before others are made to give back. False: no
  * class has this size. */
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """hakmem map: the picture as PNG, by matplotlib. Who uses it: cli."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import matplotlib
@@ -19,9 +20,9 @@ from hakmem_tools.map.model import Picture, Slot, Superslab
 SLOTS = 32
 ROWS = 64
 """Superslabs below each other; more go into the next column."""
-MOST_NAMES = 16
+MOST_NAMES = 14
 Colour = tuple[float, float, float]
-PAPER: Colour = (1.0, 1.0, 1.0)
+OTHERS: Colour = (0.45, 0.45, 0.45)
 STATES: dict[str, tuple[Colour, str]] = {
     "large": ((0.20, 0.40, 0.64), "large block"),
     "huge": ((0.13, 0.29, 0.53), "huge block"),
@@ -48,14 +49,20 @@ def paler(colour: Colour, fill: float) -> Colour:
     return (red, green, blue)
 
 
+def most_used(values: Iterable[int | None]) -> list[int]:
+    """Those that there are, the most frequent first."""
+    counts = Counter(value for value in values if value is not None)
+    return sorted(counts, key=lambda value: (-counts[value], value))
+
+
 class Colours:
     """What colour a slot has, and what that means."""
 
     def __init__(self, picture: Picture, way: str) -> None:
         slots = [slot for s in picture.superslabs for slot in s.slots]
         self.way = way
-        self.classes = picture.classes()
-        self.owners = sorted({slot.owner for slot in slots if slot.owner is not None})
+        self.classes = most_used(slot.class_bytes for slot in slots if slot.state == "class")
+        self.owners = most_used(slot.owner for slot in slots)
         self.names = picture.owners
         self.oldest = max((slot.age_ns or 0 for slot in slots), default=0) or 1
         self.states = {slot.state for slot in slots} | {
@@ -70,9 +77,9 @@ class Colours:
 
     @staticmethod
     def turn(known: list[int], value: int | None) -> Colour:
-        """One of the colours of a map, in turn."""
-        at = known.index(value) if value in known else 0
-        return from_map("hsv", at * 0.381966 % 1.0)
+        """A colour of its own for each of those with most slots, grey for the others."""
+        at = known.index(value) if value in known else MOST_NAMES
+        return from_map("tab20", (at + 0.5) / 20) if at < MOST_NAMES else OTHERS
 
     def of(self, slot: Slot) -> Colour:
         """A slot's colour."""
@@ -97,11 +104,11 @@ class Colours:
         ] + [((0.55, 0.70, 0.55), "in use")]
 
     def legend(self) -> list[Patch]:
-        """What the colours mean; classes and heaps beyond the first few are summed up."""
+        """What the colours mean; those with most slots by name."""
         lines = self.names_of_way()
         patches = [Patch(color=colour, label=label) for colour, label in lines[:MOST_NAMES]]
         if len(lines) > MOST_NAMES:
-            patches.append(Patch(color=PAPER, label=f"and {len(lines) - MOST_NAMES} more"))
+            patches.append(Patch(color=OTHERS, label=f"{len(lines) - MOST_NAMES} others"))
         for state, (colour, label) in STATES.items():
             if state in self.states:
                 patches.append(Patch(facecolor=colour, edgecolor="grey", label=label))
