@@ -13,7 +13,7 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat doctor explain version help
+    printf '%s\n' run stat samples ask doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -84,6 +84,7 @@ _hakmem() {
             fi
             ;;
         stat) _hakmem_process '--json --openmetrics --superslabs --samples --output --watch --help' ;;
+        samples | ask) _hakmem_process '--help' ;;
         doctor) _hakmem_process '--json --all --root --help' ;;
         explain) _hakmem_process '--json --help' ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;

@@ -31,9 +31,7 @@ Output = Annotated[
 ]
 Value = Annotated[
     str,
-    typer.Option(
-        "--value", metavar="VALUE", help=f"What is counted: {', '.join(stacks.VALUES)}."
-    ),
+    typer.Option("--value", metavar="VALUE", help=f"What is counted: {', '.join(stacks.VALUES)}."),
 ]
 Pid = Annotated[int, typer.Argument(metavar="PID", min=1, help="The process.")]
 
@@ -178,10 +176,14 @@ def diff(
     limit: Limit = 20,
 ) -> None:
     """Print what grew and what shrank from one profile to another."""
-    old, new = (stacks.folded(stacks.read(load(one)), check_value(value)) for one in (before, after))
+    old, new = (
+        stacks.folded(stacks.read(load(one)), check_value(value)) for one in (before, after)
+    )
     changed = stacks.difference(old, new)
     grown = sum(changed.values())
-    title = f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, {grown:+,.0f} since"
+    title = (
+        f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, {grown:+,.0f} since"
+    )
     print_table(changed, sum(old.values()), value, limit, title)
 
 
