@@ -10,10 +10,10 @@ _hakmem_offer() {
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
 }
 
-# run, version and help, and NAME for each program hakmem-NAME on PATH.
+# Our own commands, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run version help
+    printf '%s\n' run stat doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -49,6 +49,33 @@ _hakmem_run() {
     fi
 }
 
+# Processes of this user.
+_hakmem_processes() {
+    local directory
+    for directory in /proc/[0-9]*; do
+        [[ -O $directory ]] && printf '%s\n' "${directory#/proc/}"
+    done
+}
+
+# Options, processes, with $2 also files; behind -- a command.
+_hakmem_process() {
+    local i
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} == -- ]]; then
+            mapfile -t COMPREPLY < <(compgen -c -f -- "${COMP_WORDS[COMP_CWORD]}")
+            return
+        fi
+    done
+    if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
+        _hakmem_offer "$1"
+    else
+        mapfile -t COMPREPLY < <(
+            compgen -W "$(_hakmem_processes)" -- "${COMP_WORDS[COMP_CWORD]}"
+            [[ -z ${2-} ]] || compgen -f -- "${COMP_WORDS[COMP_CWORD]}"
+        )
+    fi
+}
+
 _hakmem() {
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -57,6 +84,9 @@ _hakmem() {
     fi
     case "${COMP_WORDS[1]}" in
         run) _hakmem_run ;;
+        stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --help --' files ;;
+        doctor) _hakmem_process '--json --all --root --help --' ;;
+        explain) _hakmem_process '--json --help' files ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
         bench)
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then

@@ -331,7 +331,7 @@ class TestFigures(StatCase):
         self.assertRegex(done.stdout, r"(?m)^  of live blocks, not asked for +not known$")
         self.assertRegex(done.stdout, r"(?m)^  sum .* the kernel says .* \([+-][\d.]+%\)$")
         self.assertIn(f"{stats['control']['live.blocks']} live blocks", done.stdout)
-        self.assertIn("1 allocations have failed", done.stdout)
+        self.assertIn("1 allocation has failed", done.stdout)
         shares = [float(s) for s in re.findall(r" ([\d.]+)%  [#.]+$", done.stdout, re.M)]
         self.assertAlmostEqual(sum(shares), 100, delta=1)
 
