@@ -10,7 +10,7 @@ _hakmem_offer() {
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
 }
 
-# Our own commands, and NAME for each program hakmem-NAME on PATH.
+# The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
     printf '%s\n' run stat doctor explain version help
@@ -49,31 +49,29 @@ _hakmem_run() {
     fi
 }
 
-# Processes of this user.
-_hakmem_processes() {
-    local directory
-    for directory in /proc/[0-9]*; do
-        [[ -O $directory ]] && printf '%s\n' "${directory#/proc/}"
-    done
-}
-
-# Options, processes, with $2 also files; behind -- a command.
+# Options, or processes that run with hakmem, with $2 also files; behind -- a command. The word before is no option that
+# takes a value.
 _hakmem_process() {
-    local i
-    for ((i = 2; i < COMP_CWORD; i++)); do
-        if [[ ${COMP_WORDS[i]} == -- ]]; then
-            mapfile -t COMPREPLY < <(compgen -c -f -- "${COMP_WORDS[COMP_CWORD]}")
-            return
-        fi
-    done
-    if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-        _hakmem_offer "$1"
-    else
-        mapfile -t COMPREPLY < <(
-            compgen -W "$(_hakmem_processes)" -- "${COMP_WORDS[COMP_CWORD]}"
-            [[ -z ${2-} ]] || compgen -f -- "${COMP_WORDS[COMP_CWORD]}"
-        )
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    if [[ " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *" -- "* ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -f -- "$current")
+        return
     fi
+    case "$previous" in
+        -o | --output | --load) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
+        --by) _hakmem_offer 'class fill age owner' ;;
+        -d | --delay | -n | --iterations | --limit | --sort) ;;
+        *)
+            if [[ $current == -* ]]; then
+                _hakmem_offer "$1"
+            elif [[ -n ${2-} && -n $current && $current != [0-9]* ]]; then
+                mapfile -t COMPREPLY < <(compgen -f -- "$current")
+            else
+                _hakmem_offer "$(grep -l /libhakmem /proc/[0-9]*/maps 2>/dev/null | cut -d/ -f3)"
+            fi
+            ;;
+    esac
 }
 
 _hakmem() {
@@ -95,6 +93,8 @@ _hakmem() {
                 _hakmem_offer "list compare report docs"
             fi
             ;;
+        top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
+        map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;
         *) mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}") ;;
     esac

@@ -100,7 +100,7 @@ static const struct {
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes)
 {
     hak_heap_self_slow(); /* the tables of classes are filled at the start */
-    if (size_bytes == 0 || size_bytes > HAK_SMALL_MAX || !hak_heap_started())
+    if (size_bytes == 0 || size_bytes > HAK_SLOT_BYTES || !hak_heap_started())
         return false;
     size_t slots = cap_bytes / HAK_SLOT_BYTES;
     hak_pool_set_soft_cap(hak_class_of(size_bytes), cap_bytes == 0 ? 0 : hak_max(slots, 1));
@@ -140,7 +140,7 @@ int hak_class_control(const char *name, uint64_t *value, const uint64_t *new_val
     for (size_t i = 0; i < sizeof class_values / sizeof class_values[0]; i++) {
         if (strcmp(digits + length + 1, class_values[i].name) != 0)
             continue;
-        if (size == 0 || size > HAK_SMALL_MAX)
+        if (size == 0 || size > HAK_SLOT_BYTES)
             return EINVAL;
         if (new_value != NULL && class_values[i].value != CLASS_SOFT_CAP)
             return EPERM;
