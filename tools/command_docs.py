@@ -107,7 +107,7 @@ def structure(text: str) -> list[str]:
     lines = []
     for line in text.splitlines():
         line = re.sub(r"[#.]{20,}|[-+]?\d+(\.\d+)*(th)?|\b([KMGT]i)?B\b", "#", line)
-        line = re.sub(r"\s+", " ", line)
+        line = re.sub(r" checked$", "", re.sub(r"\s+", " ", line))
         if not re.search(r"^ (freed huge blocks|in transition) |are in swap", line):
             lines.append(line)
     return lines

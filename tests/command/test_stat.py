@@ -35,11 +35,13 @@ HOLD = """
 #include <string.h>
 #include <unistd.h>
 static char *small[4000], *large[40], *huge;
+static volatile int freed;
 static char text[200000], info[20000];
 static void *other(void *unused)
 {
     for (int i = 3000; i < 4000; i++)
         free(small[i]);
+    freed = 1;
     pause();
     return unused;
 }
@@ -58,7 +60,8 @@ int main(void)
     setvbuf(stream, NULL, _IONBF, 0);
     pthread_t thread;
     pthread_create(&thread, NULL, other, NULL);
-    usleep(200000);
+    while (!freed)
+        usleep(1000);
     stats(text, sizeof text);
     write(1, text, strlen(text));
     write(1, "\\0", 1);
@@ -152,8 +155,18 @@ class TestSums(StatCase):
             self.assertNotEqual(byte, b"", f"{process.args} ended: {seen!r}")
             seen += byte
 
+    @staticmethod
+    def wait_until_idle(process: subprocess.Popen[bytes]) -> None:
+        """Until it has used no time for a while."""
+        before, same = "", 0
+        while same < 4:
+            time.sleep(0.1)
+            words = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            same = same + 1 if words[11:13] == before and words[0] == "S" else 0
+            before = words[11:13]
+
     def check(self, process: subprocess.Popen[bytes]) -> dict:
-        time.sleep(0.3)
+        self.wait_until_idle(process)
         stat = self.stat_json(str(process.pid))
         self.assert_adds_up(stat)
         self.assertTrue(stat["process"]["complete"])
@@ -205,7 +218,6 @@ class TestSums(StatCase):
         process.stdin.write(b"".join(b"int f%d(int a) { return a * %d + f%d(a - 1); }\n" % (i, i, max(i - 1, 0))
                                      for i in range(3000)))
         process.stdin.flush()
-        time.sleep(1)
         self.check(process)
 
 
