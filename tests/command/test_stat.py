@@ -210,6 +210,19 @@ class TestSums(StatCase):
             self.assertGreater(stat["counters"]["live.blocks"], 40000)
             self.stop(process)
 
+    def test_pages_of_zeros(self) -> None:
+        """What was only read is the kernel's page of zeros, which is in no resident size."""
+        source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { volatile char *p = malloc(50 << 20); " \
+                 "for (long i = 0; i < 50 << 20; i += 4096) if (i % 40960 == 0) p[i] = 1; else (void)p[i];\n" \
+                 "write(1, \"x\", 1); pause(); return 0; }\n"
+        process = self.running(self.compile("zeros", source))
+        self.wait_for(process, b"x")
+        self.wait_until_idle(process)
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        self.assertEqual(stat["huge"]["blocks"], 1)
+        self.assertGreaterEqual(stat["huge"]["resident_bytes"], 5 << 20)
+
     def test_compiler(self) -> None:
         program = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True)
         if program.returncode != 0 or not Path(program.stdout.strip()).is_absolute():
@@ -282,6 +295,10 @@ class TestFigures(StatCase):
         failure = stat["failures"]["last"][-1]
         self.assertEqual((failure["reason"], failure["size_bytes"]), ("threshold", (1 << 64) - 1))
         self.validate(json.dumps(stat))
+        line = {w["name"]: w["resident_bytes"] for w in stat["waterfall"]}
+        self.assertGreater(line["metadata"], 30000)
+        self.assertGreater(line["library"], 50000)
+        self.assertLess(stat["not_ours"]["anonymous_bytes"], 300000)  # libc's and the program's data
         slots = [slot for s in stat["superslabs"] for slot in s["slots"]]
         first = [slot for slot in slots if slot["kind"] == "class" and slot["part"] == 0]
         self.assertEqual(sum(slot["live_blocks"] for slot in first), sum(c["live_blocks"] for c in stat["classes"]))
