@@ -23,8 +23,8 @@ void hak_ask_help(void)
 {
     (void)fputs("Usage: hakmem ask PID prof start [BYTES] | stop | dump\n"
                 "Ask a process to begin or to end sampling its heap, or to write its profile to\n"
-                "its own HAKMEM_PROF_FILE. It does so at its next slow path that looks at the\n"
-                "clock: a process that allocates nothing does nothing.\n"
+                "its own HAKMEM_PROF_FILE. It does so when it next allocates and a thread's own\n"
+                "free blocks do not suffice: a process that allocates nothing does nothing.\n"
                 "\n"
                 "  --help  print this and exit\n"
                 "\n"

@@ -2,7 +2,6 @@
  *
  * heap: counts what is given out while profiling is on, and takes samples. See profile.h. */
 #include "heap/profile.h"
-#include "telemetry/root.h"
 
 #include <errno.h>
 
@@ -27,12 +26,9 @@ void hak_profile_stop(void)
         hak_cache_set_metered(false);
 }
 
-void hak_profile_tick_any(void)
+HAK_COLD void hak_profile_answer_slow(void)
 {
-    _Atomic(uint64_t) *word = &hak_root.requests[HAK_ROOT_ASK_PROFILE];
-    if (HAK_LIKELY(hak_load_relaxed(word) == 0))
-        return;
-    uint64_t asked = hak_exchange_relaxed(word, 0u);
+    uint64_t asked = hak_exchange_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE], 0u);
     switch (asked & ((1u << HAK_PROF_ASK_SHIFT) - 1)) {
     case HAK_PROF_ASK_START:
         hak_profile_start(asked >> HAK_PROF_ASK_SHIFT);

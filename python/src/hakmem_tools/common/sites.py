@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hakmem_tools.common import command
 from hakmem_tools.common.command import Stat
+from hakmem_tools.common.errors import USAGE, ToolError
 
 if TYPE_CHECKING:  # loaded only where there are samples: reading symbols takes a while to load
     from hakmem_tools.prof.stacks import Stack
@@ -52,8 +53,13 @@ class Reader:
 
     def sites(self, text: str) -> dict[tuple[int, ...], Site]:
         """Names and figures of the sites of a heap profile."""
-        from hakmem_tools.prof import raw, stacks
-        from hakmem_tools.prof.symbols import Symbolizer
+        try:
+            from hakmem_tools.prof import raw, stacks
+            from hakmem_tools.prof.symbols import Symbolizer
+        except ImportError as error:
+            raise ToolError(
+                f"names of call sites need {error.name}; pip install pyelftools", USAGE
+            ) from None
 
         profile = raw.parse(text, f"the profile of process {self.pid}")
         new = [site for site in profile.sites if any(pc not in self.known for pc in site.stack)]
