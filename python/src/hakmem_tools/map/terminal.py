@@ -60,6 +60,7 @@ def line(superslab: Superslab, classes: list[int]) -> Text:
     text.append(f" {live:>5} {compact(superslab.resident_bytes):>8} {age:>8}")
     if superslab.huge_pages:
         text.append(" huge")
+    text.rstrip()
     return text
 
 
