@@ -33,6 +33,18 @@ static unsigned runs_slots(size_t bytes)
     return (unsigned)((bytes + HAK_SLOT_BYTES - 1) >> HAK_SLOT_SHIFT);
 }
 
+/* Of a block that fills its slots: one slot more, of which at most a page is ever touched, so that
+ * it has a colour too. Of longer blocks that would use up too much of the window. */
+#define COLOUR_MOST_SLOTS 8u
+
+static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
+{
+    unsigned slots = runs_slots(bytes);
+    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_PAGE_BYTES / 2;
+    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= COLOUR_MOST_ALIGN ? slots + 1
+                                                                                  : slots;
+}
+
 /* How large the block counts, and how large the program takes it to be. */
 static size_t runs_small_bytes(const struct hak_slab *s)
 {
@@ -44,18 +56,6 @@ static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: 
     size_t bytes = runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes;
     hak_add_relaxed(&hak_large_counters.large_bytes, bytes * blocks);
     hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
-}
-
-/* Of a block that fills its slots: one slot more, of which at most a page is ever touched, so that
- * it has a colour too. Of longer blocks that would use up too much of the window. */
-#define COLOUR_MOST_SLOTS 8u
-
-static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
-{
-    unsigned slots = runs_slots(bytes);
-    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_PAGE_BYTES / 2;
-    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= COLOUR_MOST_ALIGN ? slots + 1
-                                                                                  : slots;
 }
 
 static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, uint32_t small,
