@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +104,56 @@ def gdb(*commands: str) -> Callable[[int], str]:
     return session
 
 
+PROFILED = BUILD / "tests" / "profile" / "profile_program"
+
+
+def sampled(folder: Path, **options: str) -> str:
+    """Runs the program of the profiler's tests under the profiler; returns what it says on stderr."""
+    env = {**environment(), "LD_PRELOAD": str(BUILD / "libhakmem.so"), "HAKMEM_PROF_FILE": str(folder / "server.prof")}
+    done = subprocess.run([PROFILED], env=env | options, capture_output=True, text=True, check=True, timeout=60)
+    return done.stderr
+
+
+def prof(*words: str) -> Callable[[int], str]:
+    """A report on that program's profile."""
+
+    def report(_: int) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            sampled(Path(folder), HAKMEM_PROF="1")
+            text = hakmem("prof", words[0], str(Path(folder) / "server.prof"), *words[1:])
+            return "\n".join(line.rstrip() for line in text.splitlines())
+
+    return report
+
+
+def pprof(_: int) -> str:
+    """The same in Go's tool."""
+    with tempfile.TemporaryDirectory() as folder:
+        sampled(Path(folder), HAKMEM_PROF="1")
+        packed = Path(folder) / "server.pb.gz"
+        hakmem("prof", "pprof", str(Path(folder) / "server.prof"), "-o", str(packed))
+        text = run("go", "tool", "pprof", "-top", "-nodecount=6", str(packed))
+        return f"$ hakmem prof pprof server.prof -o server.pb.gz\n$ go tool pprof -top server.pb.gz\n{text}"
+
+
+def raw(_: int) -> str:
+    """The file itself, its long lines cut."""
+    with tempfile.TemporaryDirectory() as folder:
+        sampled(Path(folder), HAKMEM_PROF="1")
+        lines = (Path(folder) / "server.prof").read_text(encoding="utf-8").splitlines()
+        at = lines.index("mappings")
+        cut = [line if len(line) <= 100 else f"{line[:97]}..." for line in lines[: at + 2]]
+        return "\n".join([*cut, "...", lines[-1]]).replace(str(PROFILED.parent), "/srv")
+
+
+def leaks(_: int) -> str:
+    """What is not freed, by the program itself at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = sampled(Path(folder), HAKMEM_PROF_LEAKS="1").splitlines()
+        text = "\n".join(line for line in lines[:12] if "/lib/" not in line)
+        return f"$ HAKMEM_PROF_LEAKS=1 hakmem run -- ./server\n{text}\n..."
+
+
 EXAMPLES: dict[str, Callable[[int], str]] = {
     "top-classes": top("classes"),
     "top-threads": top("threads"),
@@ -114,6 +165,11 @@ EXAMPLES: dict[str, Callable[[int], str]] = {
     "map-help": lambda _: hakmem("map", "--help"),
     "gdb-whereis": gdb("hakmem whereis live", "hakmem whereis in_bin", "hakmem whereis (char *) in_large + 5000"),
     "gdb-heap": gdb("hakmem heap"),
+    "prof-top": prof("top"),
+    "prof-pprof": pprof,
+    "prof-leaks": leaks,
+    "prof-raw": raw,
+    "prof-help": lambda _: hakmem("prof", "--help"),
 }
 
 

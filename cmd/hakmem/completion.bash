@@ -85,6 +85,15 @@ _hakmem() {
         stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --help --' files ;;
         doctor) _hakmem_process '--json --all --root --help --' ;;
         explain) _hakmem_process '--json --help' files ;;
+        samples) _hakmem_process '--help' files ;;
+        ask) _hakmem_process '--help' ;;
+        prof)
+            if ((COMP_CWORD == 2)); then
+                _hakmem_offer "start stop dump top diff folded html pprof --help"
+            else
+                _hakmem_process '--output --value --limit --period --help' files
+            fi
+            ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
         bench)
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
@@ -93,7 +102,6 @@ _hakmem() {
                 _hakmem_offer "list compare report docs"
             fi
             ;;
-        samples | ask) _hakmem_process '--help' files ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;
