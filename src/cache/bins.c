@@ -84,8 +84,9 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 static void bins_refine(struct hak_heap *heap, unsigned cls)
 {
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        if (heap->front.tiny_kind[i] == cls * 2)
-            heap->front.tiny_kind[i] = hak_tables.tiny_kind[i];
+        if (hak_load_relaxed(&heap->front.tiny_true[i]) == cls * 2)
+            hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.tiny_kind[i]);
+    hak_heap_show_kinds_locked(heap);
 }
 
 /* The hardened build hands blocks out in an order that cannot be foreseen. */

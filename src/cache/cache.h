@@ -12,6 +12,9 @@
  * read-modify-write, no test for "no heap yet": a thread without one looks at a front in which
  * every bin is both empty and full.
  *
+ * There is one bin more than classes, which is always empty: the tables of kinds name it for the
+ * sizes that somebody watches, and so malloc takes the slow path for those. free is not concerned.
+ *
  * The heap's lock is taken once a batch by the owner, and by others that look or adopt. Called by
  * the heap layer. */
 #pragma once
@@ -37,12 +40,15 @@ struct hak_bin {
  * lag behind, which sends a free to the slow path, where it is brought up to date. A thread without
  * a heap has slots 0 and only bins that are closed. */
 struct hak_front {
-    struct hak_bin bins[HAK_CLASSES]; /* first: addressed by front and kind alone */
+    struct hak_bin bins[HAK_CLASSES + 1]; /* first: addressed by front and kind alone */
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
-    uint32_t tag;                      /* as in map entries: number << HAK_TAG_SHIFT; constant */
-    uint8_t tiny_kind[HAK_TINY_KINDS]; /* this thread's own: see bins.c */
+    uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
+    /* This thread's own: see bins.c. Written under the heap's lock, by others too; what malloc
+     * looks at may be closed, the true one is not. */
+    _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
+    _Atomic(uint8_t) tiny_true[HAK_TINY_KINDS];
 };
 
 /* Owner, under the heap's lock. */
@@ -167,8 +173,9 @@ static inline bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls
 /* The class in which this thread places a size up to HAK_SMALL_MAX. */
 static inline unsigned hak_front_class(const struct hak_front *front, size_t size_bytes)
 {
-    return size_bytes <= HAK_TINY_MAX ? front->tiny_kind[(size_bytes + 15) / 16] / 2u
-                                      : hak_class_of(size_bytes);
+    return size_bytes <= HAK_TINY_MAX
+               ? hak_load_relaxed(&front->tiny_true[(size_bytes + 15) / 16]) / 2u
+               : hak_class_of(size_bytes);
 }
 
 static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
@@ -212,6 +219,21 @@ void hak_cache_collect_orphans(void);
 /* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */
 void hak_cache_tick_any(void);
+
+/* --- watched classes: every request for one of them comes to the slow path --- */
+
+enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHERS };
+
+/* From now on this watcher sees the requests for these classes and no others. Any thread that
+ * holds no lock. */
+void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes);
+
+extern HAK_HIDDEN _Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
+
+static inline bool hak_cache_is_watched(enum hak_watcher watcher, unsigned cls)
+{
+    return hak_load_relaxed(&hak_watched[watcher][cls / 64]) >> cls % 64 & 1;
+}
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

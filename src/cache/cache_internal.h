@@ -77,6 +77,9 @@ void hak_inbox_push_any(struct hak_slab *s);
 void hak_inbox_forward_any(struct hak_heap *heap);
 void hak_outbox_flush(struct hak_heap *heap);
 
+/* Brings what malloc looks at in line with the true kinds and the watched classes. */
+void hak_heap_show_kinds_locked(struct hak_heap *heap);
+
 /* Moves all slabs of a heap whose thread is gone to the shared heap. */
 void hak_heap_abandon(struct hak_heap *heap);
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */

@@ -65,7 +65,7 @@ void *hak_heap_calloc(size_t bytes)
         p = hak_heap_large(bytes, 1, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
-        p = hak_cache_pop(hak_self, cls * 2u);
+        p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
         if (p == NULL)
             p = route_class(cls, bytes, 1, &zero);
     }
@@ -89,7 +89,7 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
     if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
         return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
-    void *p = hak_cache_pop(hak_self, cls * 2u);
+    void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
     return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);
 }
 

@@ -4,6 +4,9 @@
  * of four slots, from a 28th to a quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
+ * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
+ * slow path sees every request of that size. What the size's class is stays in the true tables.
+ *
  * Each class in use costs a slab that is partly empty and a few blocks in a bin, so of the large
  * ones every other is left out (`fine`) until the process has so much memory in the class above it
  * that what its blocks waste weighs more. (All of them from the start cost python3 2 MiB of 30; the
@@ -13,11 +16,18 @@
 #include "space/space.h"
 
 #define HAK_CLASSES 75u
+#define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
 #define HAK_SMALL_MAX ((size_t)65536) /* table of steps of 128 bytes */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
+
+/* A set of classes, a bit each. */
+struct hak_class_set {
+    uint64_t bits[2];
+};
+_Static_assert(HAK_CLASSES <= 128, "a bit for each");
 
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
@@ -37,7 +47,9 @@ struct hak_class_tables {
     uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32 */
     uint8_t tiny_kind[HAK_TINY_KINDS];   /* all there are */
     /* Atomic: a thread without a heap may look before the start, and it may be refined. */
-    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1];
+    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1]; /* for fast paths: may be closed */
+    _Atomic(uint8_t) small_true[HAK_SMALL_MAX / 128 + 1];
+    _Atomic(uint64_t) closed[2]; /* classes of which the fast paths' tables are closed */
     struct hak_class classes[HAK_CLASSES];
 };
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
@@ -46,14 +58,23 @@ void hak_classes_start(void);
 /* From now on the sizes for which there is a fine class below `cls` go there. Any thread, at any
  * time after the start. */
 void hak_classes_refine(unsigned cls);
+/* Closes small_kind for these classes and opens it for the others. One thread at a time. */
+void hak_classes_close(struct hak_class_set classes);
 
 /* size <= HAK_SMALL_MAX. */
 static inline unsigned hak_class_of(size_t size_bytes)
 {
     unsigned kind = size_bytes <= HAK_TINY_MAX
                         ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
-                        : hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
+                        : hak_load_relaxed(&hak_tables.small_true[(size_bytes + 127) / 128]);
     return kind / 2;
+}
+
+/* What a fast path's table says where the true one says `kind`. */
+static inline uint8_t hak_kind_shown(uint8_t kind)
+{
+    uint64_t closed = hak_load_relaxed(&hak_tables.closed[kind / 128]);
+    return closed >> kind / 2 % 64 & 1 ? (uint8_t)HAK_KIND_CLOSED : kind;
 }
 
 static inline const struct hak_class *hak_class(unsigned cls)
