@@ -7,10 +7,16 @@
 
 #include "cache/cache.h"
 #include "large/large.h"
+#include "telemetry/telemetry.h"
 
 /* --- fast paths --- */
 
+/* Where the caller of the public function is: the slow paths are tail calls of those. */
+#define HAK_CALL_SITE() ((uintptr_t)__builtin_return_address(0))
+
 void *hak_heap_malloc_slow(size_t size_bytes);
+/* The same for a site that the caller knows. */
+void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site);
 
 /* A block of any size. */
 HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)

@@ -23,17 +23,53 @@ static unsigned route_class_of(size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
-/* A block of a class whose bin has none; `bytes` and `align` are what was asked for. */
-static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
+/* What somebody asked for, and where from. */
+struct request {
+    size_t bytes, align;
+    uintptr_t site;
+};
+
+/* A bin is refilled, and call sites are learned: a block whose end will be seen, now and then. */
+static HAK_NOINLINE void *route_try_sample(struct hak_heap *heap, unsigned cls,
+                                           const struct request *r, bool *zero)
+{
+    size_t bytes = (size_t)heap->classes[cls].batch * hak_class(cls)->size_bytes;
+    return hak_sites_refilled(heap, bytes) ? hak_site_try_sample(r->site, r->bytes, r->align, zero)
+                                           : NULL;
+}
+
+/* A block of a watched class: from the heap of its site's group. */
+static void *route_by_site(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    struct hak_heap *of_group = hak_cache_group_heap(heap, hak_site_group(r->site));
+    if (HAK_UNLIKELY(of_group == NULL))
+        of_group = heap;
+    *zero = false;
+    void *p = hak_cache_pop(&of_group->front, cls * 2u);
+    return HAK_LIKELY(p != NULL) ? p : hak_cache_refill(of_group, cls, zero);
+}
+
+static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    if (hak_cache_is_watched(HAK_WATCHER_SITES, cls))
+        return route_by_site(heap, cls, r, zero);
+    void *p = NULL;
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)))
+        p = route_try_sample(heap, cls, r, zero);
+    return p != NULL ? p : hak_cache_refill(heap, cls, zero);
+}
+
+/* A block of a class whose bin has none, or that is watched. */
+static void *route_class(unsigned cls, const struct request *r, bool *zero)
 {
     hak_heap_notice_fork();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
-        p = hak_cache_refill(heap, cls, zero);
+        p = route_refill(heap, cls, r, zero);
     else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
-    return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
+    return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
 }
 
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
@@ -49,16 +85,23 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
 }
 
-HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
+void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
 {
     bool zero;
     if (size_bytes > HAK_SMALL_MAX)
         return hak_heap_large(size_bytes, 1, &zero);
-    return route_class(route_class_of(size_bytes), size_bytes, 1, &zero);
+    const struct request r = {size_bytes, 1, site};
+    return route_class(route_class_of(size_bytes), &r, &zero);
 }
 
-void *hak_heap_calloc(size_t bytes)
+HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
 {
+    return hak_heap_malloc_from(size_bytes, HAK_CALL_SITE());
+}
+
+HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
+{
+    uintptr_t site = HAK_CALL_SITE();
     bool zero = false;
     void *p;
     if (bytes > HAK_SMALL_MAX) {
@@ -66,8 +109,9 @@ void *hak_heap_calloc(size_t bytes)
     } else {
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
+        const struct request r = {bytes, 1, site};
         if (p == NULL)
-            p = route_class(cls, bytes, 1, &zero);
+            p = route_class(cls, &r, &zero);
     }
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
@@ -82,15 +126,16 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
     return cls;
 }
 
-void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
 {
     bool zero;
+    const struct request r = {size_bytes, align_bytes, HAK_CALL_SITE()};
     hak_heap_self_slow();
     if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
         return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
-    return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);
+    return p != NULL ? p : route_class(cls, &r, &zero);
 }
 
 /* A block of a class, of a thread without a heap, or whose front is out of date. */
@@ -107,6 +152,14 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
         hak_heap_free_slow(p);
 }
 
+static bool route_free_large(void *p, uint32_t entry)
+{
+    if (entry == HAK_KIND_LARGE &&
+        HAK_UNLIKELY(hak_load_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample) != 0))
+        return hak_site_free_sample(p, entry);
+    return hak_large_free(p, entry);
+}
+
 /* What is not in a row of blocks of one other thread. */
 static HAK_NOINLINE bool route_free(void *p)
 {
@@ -116,7 +169,7 @@ static HAK_NOINLINE bool route_free(void *p)
         return false;
     hak_heap_notice_fork();
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
-        return hak_large_free(p, entry);
+        return route_free_large(p, entry);
     struct hak_front *front = hak_self;
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
@@ -198,7 +251,7 @@ size_t hak_heap_trim(void)
     if (!hak_heap_started())
         return 0;
     if (heap != NULL)
-        hak_cache_flush(heap);
+        hak_cache_flush_groups(heap);
     hak_cache_collect_orphans();
     size_t bytes = hak_pool_trim();
     return bytes + hak_cache_purge();

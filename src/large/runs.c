@@ -33,15 +33,14 @@ static unsigned runs_slots(size_t bytes)
     return (unsigned)((bytes + HAK_SLOT_BYTES - 1) >> HAK_SLOT_SHIFT);
 }
 
-static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
+/* Makes slots known as a block. */
+static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t align_bytes)
 {
-    size_t slot;
-    unsigned slots = runs_slots(bytes);
-    if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
-        return NULL;
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
     s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
+    hak_store_relaxed(&s->large_site, 0u);
+    hak_store_relaxed(&s->large_sample, 0u);
     hak_add_relaxed(&hak_large_counters.large_bytes, s->large_bytes);
     hak_add_relaxed(&hak_large_counters.large_blocks, 1u);
     /* ORDER: [large-entry] the record is whole */
@@ -49,10 +48,28 @@ static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, 
     return hak_slot_address(slot) + s->large_colour;
 }
 
-static void runs_release(size_t slot, size_t bytes)
+static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
+{
+    size_t slot;
+    unsigned slots = runs_slots(bytes);
+    if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
+        return NULL;
+    return runs_publish(slot, slots, bytes, align_bytes);
+}
+
+void *hak_large_place(size_t slot, size_t size_bytes, size_t align_bytes)
+{
+    return runs_publish(slot, 1, size_bytes, align_bytes);
+}
+static void runs_uncount(size_t bytes)
 {
     hak_sub_relaxed(&hak_large_counters.large_bytes, bytes);
     hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+}
+
+static void runs_release(size_t slot, size_t bytes)
+{
+    runs_uncount(bytes);
     hak_pool_release_any(slot, runs_slots(bytes), HAK_POOL_LABEL_RUN, false);
 }
 
@@ -119,12 +136,25 @@ static bool large_begins(const void *p, uint32_t entry)
     return ((uintptr_t)p & (HAK_SLOT_BYTES - 1)) == hak_slab_record(hak_slot_of(p))->large_colour;
 }
 
+static bool large_claim(const void *p, uint32_t entry)
+{
+    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone
+     */
+    return large_begins(p, entry) && hak_cas_acquire(hak_map_entry(hak_slot_of(p)), &entry, 0u);
+}
+
+bool hak_large_take_back(void *p, uint32_t entry)
+{
+    if (!large_claim(p, entry))
+        return false;
+    runs_uncount(HAK_SLOT_BYTES);
+    return true;
+}
+
 bool hak_large_free(void *p, uint32_t entry)
 {
     size_t slot = hak_slot_of(p);
-    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone
-     */
-    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))
+    if (!large_claim(p, entry))
         return false;
     if (entry == HAK_KIND_LARGE)
         runs_release(slot, hak_slab_record(slot)->large_bytes);

@@ -82,6 +82,19 @@ struct hak_os_limits {
 /* Opens files of /proc and /sys, and closes them again. Slow: for the record of a failure. */
 void hak_os_limits(struct hak_os_limits *out);
 
+/* --- which file an address of the program's code belongs to --- */
+
+#define HAK_BUILD_ID_MOST 20u
+struct hak_os_module {
+    uint8_t
+        build_id[HAK_BUILD_ID_MOST]; /* what the linker put into the file, cut to so many bytes */
+    uint8_t build_id_bytes;          /* 0: the file has none */
+    uintptr_t base;                  /* an address minus this is the file's own address for it */
+};
+/* False: no loaded file has this address. Takes a lock of the loader's: the caller holds none that
+ * the loader could wait for. */
+bool hak_os_find_module(uintptr_t address, struct hak_os_module *out);
+
 /* --- for the hardened build only (guard_linux.c, random.c) --- */
 
 /* Makes pages inaccessible, or accessible again with what they had. Returns 0 or an errno. */
