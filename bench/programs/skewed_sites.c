@@ -12,7 +12,8 @@
 #include "bench.h"
 
 #define SITES 16u
-#define RING (1u << 22) /* a ring of times at which blocks die */
+#define RING (1u << 16) /* a ring of times at which blocks die, */
+#define RING_STEPS 64u  /* each of so many steps */
 #define QUIET_STEPS 100u
 
 #define SITE(n)                                                                                    \
@@ -57,8 +58,10 @@ static unsigned char *block_next(const unsigned char *block)
 static uint64_t ring_step(uint64_t now)
 {
     uint64_t sum = 0;
-    unsigned char *block = ring[now % RING];
-    ring[now % RING] = NULL;
+    if (now % RING_STEPS != 0)
+        return 0;
+    unsigned char *block = ring[now / RING_STEPS % RING];
+    ring[now / RING_STEPS % RING] = NULL;
     while (block != NULL) {
         unsigned char *next = block_next(block);
         sum += bench_block_check(block);
@@ -73,18 +76,19 @@ static void block_make(uint64_t now, uint64_t phase_steps, uint64_t *random)
     uint64_t r = bench_random(random);
     unsigned which = (unsigned)__builtin_ctzll((r >> 32) | (1u << (SITES - 1)));
     uint32_t size = 32 + 16 * (uint32_t)bench_below(r << 32, which % 4 == 3 ? 14 : 4);
-    /* the first six die soon, the rest lives for one to three phases */
-    uint64_t life = which < 6 ? phase_steps / 8 << (which % 3) : phase_steps * (1 + which % 3);
-    uint64_t dies = now + 1 + life / 2 + bench_below(bench_random(random), life);
+    /* the first five die within the half of a phase, the rest lives for one to three phases */
+    uint64_t life = which < 5 ? phase_steps / 16 << (which % 3) : phase_steps * (1 + which % 3);
+    uint64_t dies = now + RING_STEPS + life / 2 + bench_below(bench_random(random), life);
+    unsigned char **list = &ring[dies / RING_STEPS % RING];
     unsigned char *block = site[which](size);
-    memcpy(block + 8, &ring[dies % RING], sizeof block);
-    ring[dies % RING] = block;
+    memcpy(block + 8, list, sizeof block);
+    *list = block;
 }
 
 int main(int argc, char **argv)
 {
     bench_expect_args(argc, argv, 2, 2, "skewed_sites STEPS PHASES");
-    uint64_t steps = bench_number(argc, argv, 1, "STEPS", 1000, RING / 8);
+    uint64_t steps = bench_number(argc, argv, 1, "STEPS", 1000, RING * RING_STEPS / 8);
     uint64_t phases = bench_number(argc, argv, 2, "PHASES", 1, 1000);
     uint64_t random = bench_seed(23, 0), checksum = 0, now = 0, work_ns = 0, made = 0, rss = 0;
     for (uint64_t p = 0; p < phases; p++) {
@@ -106,7 +110,7 @@ int main(int argc, char **argv)
         }
         rss = bench_rss_kb();
     }
-    for (uint64_t i = 0; i < RING; i++)
+    for (uint64_t i = 0; i < (uint64_t)RING * RING_STEPS; i++)
         checksum = bench_mix(checksum, ring_step(now++));
     bench_report("skewed_sites", made, work_ns, checksum);
     bench_metric("skewed_sites", "rss_phase_end", (double)rss, "kB");
