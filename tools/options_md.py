@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/options.md of the option table in src/api/options.c, and docs/control.md of the table in src/api/control.c.
+"""Makes docs/options.md of the option table in src/api/options.c, and docs/control.md of the table in src/api/snapshot.c.
 
     options_md.py [--check]      --check: fails if a file is not what it would write
 
@@ -37,7 +37,7 @@ Names of hakmem's predecessor that are accepted, with one warning, and change no
 """
 CONTROL_HEAD = """# Names for hakmem_ctl
 
-Made by tools/options_md.py from src/api/control.c. All are 64-bit. `hakmem_ctl_name(i)` lists them; they can only be read.
+Made by tools/options_md.py from src/api/snapshot.c. All are 64-bit. `hakmem_ctl_name(i)` lists them; they can only be read.
 
 One more can also be set: `class.SIZE.soft_cap_bytes` (SIZE from 1 to 65536; 0: no cap) is how much memory, in slots of 64 KiB, the
 class of blocks of SIZE bytes may use before all threads are made to take in what was freed for them; only then is memory mapped for
@@ -62,9 +62,9 @@ def options_page() -> str:
 
 
 def control_page() -> str:
-    names = CONTROL.findall((ROOT / "src/api/control.c").read_text(encoding="utf-8"))
+    names = CONTROL.findall((ROOT / "src/api/snapshot.c").read_text(encoding="utf-8"))
     if not names:
-        sys.exit("options_md.py: found no table in src/api/control.c")
+        sys.exit("options_md.py: found no table in src/api/snapshot.c")
     unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
     rows = [f"| `{n}` | {next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
     return CONTROL_HEAD + "".join(rows)

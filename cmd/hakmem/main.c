@@ -10,6 +10,7 @@
  * library elf_file.c  reads ELF files                   util.c       messages and text */
 #include "external.h"
 #include "run.h"
+#include "stat.h"
 #include "util.h"
 #include "version.h"
 
@@ -30,6 +31,7 @@ static const struct command {
     void (*help)(void);
 } commands[] = {
     {"run", "run a program with hakmem as its memory allocator", main_run, hak_run_help},
+    {"stat", "tell where the memory of a process is", hak_stat, hak_stat_help},
     {"version", "print the versions of this command and of the library", main_version,
      main_print_version_help},
     {"help", "tell about a command", main_help, main_print_help_help},

@@ -37,6 +37,12 @@ bool hak_starts_with(const char *text, const char *prefix);
  * are "far". */
 unsigned hak_edit_distance(const char *a, const char *b);
 
+/* The one of the names that was probably meant; NULL: none is near. */
+const char *hak_nearest(const char *text, const char *const *names, size_t count);
+
+/* The number of a process, of decimal digits only; 0: it is none. */
+int hak_parse_pid(const char *text);
+
 /* A growing list of strings that it owns. All zero bytes is an empty list. */
 struct hak_strings {
     char **at;

@@ -3,6 +3,7 @@
  * api: what its files share. */
 #pragma once
 
+#include "api/snapshot.h"
 #include "heap/heap.h"
 #include "os/trace.h"
 #include "space/failure.h"
@@ -47,31 +48,7 @@ void hak_foreign_free(void *p);
 _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 
-/* The locks, those of all heaps as one. */
-enum hak_lock_name {
-    HAK_LOCK_POOL_GROW,
-    HAK_LOCK_POOL_RETIRED,
-    HAK_LOCK_WINDOW,
-    HAK_LOCK_RECORDS,
-    HAK_LOCK_REGISTRY,
-    HAK_LOCK_HEAPS,
-    HAK_LOCK_COUNT
-};
-extern HAK_HIDDEN const char *const hak_lock_names[HAK_LOCK_COUNT];
-
-/* Everything that can be read by name, see control.c. */
-struct hak_snapshot {
-    struct hak_cache_usage cache;
-    struct hak_large_stats large;
-    struct hak_pool_stats pool;
-    size_t live_bytes, live_blocks; /* what the program holds, in blocks as they are given out */
-    uint64_t failures[HAK_FAILURE_COUNT];
-    struct hak_lock_counts locks[HAK_LOCK_COUNT];
-    size_t held_bytes; /* of the window: slabs, large and huge blocks, caches */
-};
 void hak_snapshot_take(struct hak_snapshot *out);
-/* The value that hakmem_ctl_name(index) names, as the snapshot has it. */
-uint64_t hak_control_value(const struct hak_snapshot *s, unsigned index);
 /* Sets how much memory the class of a size may use before others are made to give back. False: no
  * class has this size. */
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes);

@@ -4,4 +4,5 @@
  * changes nothing in them. */
 #pragma once
 
+#include "telemetry/root.h"
 #include "telemetry/sites.h"
