@@ -36,6 +36,14 @@ struct hak_pool_config hak_options_pool_config(void);
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
 
+/* malloc.c: the functions of the family for a call site that the caller knows. */
+void *hak_api_calloc(size_t count, size_t size, uintptr_t site);
+void *hak_api_realloc(void *p, size_t size, uintptr_t site);
+void *hak_api_reallocarray(void *p, size_t count, size_t size, uintptr_t site);
+void *hak_api_memalign(size_t alignment, size_t size, uintptr_t site);
+int hak_api_posix_memalign(void **out, size_t alignment, size_t size, uintptr_t site);
+void *hak_api_pvalloc(size_t size, uintptr_t site);
+
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);
 void hak_report_stages(void);

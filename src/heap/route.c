@@ -99,9 +99,8 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
     return hak_heap_malloc_from(size_bytes, HAK_CALL_SITE());
 }
 
-HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
+void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
 {
-    uintptr_t site = HAK_CALL_SITE();
     bool zero = false;
     void *p;
     if (bytes > HAK_SMALL_MAX) {
@@ -116,6 +115,11 @@ HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
 
+HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
+{
+    return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
+}
+
 /* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of
  * 64 KiB. */
 static unsigned route_aligned_class(size_t align, size_t bytes)
@@ -126,16 +130,21 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
     return cls;
 }
 
-HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
     bool zero;
-    const struct request r = {size_bytes, align_bytes, HAK_CALL_SITE()};
+    const struct request r = {size_bytes, align_bytes, site};
     hak_heap_self_slow();
     if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
         return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
     return p != NULL ? p : route_class(cls, &r, &zero);
+}
+
+HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+{
+    return hak_heap_aligned_from(align_bytes, size_bytes, HAK_CALL_SITE());
 }
 
 /* A block of a class, of a thread without a heap, or whose front is out of date. */
@@ -213,7 +222,7 @@ static bool realloc_stays(size_t have, size_t bytes)
     return bytes <= have && (bytes >= have / 2 || have <= 64);
 }
 
-void *hak_heap_realloc(void *p, size_t bytes)
+void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
 {
     size_t have = hak_heap_usable_bytes(p);
     hak_heap_notice_fork();
@@ -224,13 +233,18 @@ void *hak_heap_realloc(void *p, size_t bytes)
         if (q != NULL)
             return q;
     }
-    void *q = hak_heap_malloc(bytes);
+    void *q = hak_heap_malloc_at(bytes, site);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hak_min(have, bytes));
     if (!hak_heap_try_free(p))
         hak_heap_free_slow(p);
     return q;
+}
+
+HAK_NOINLINE void *hak_heap_realloc(void *p, size_t bytes)
+{
+    return hak_heap_realloc_from(p, bytes, HAK_CALL_SITE());
 }
 
 const char *hak_heap_why_not(const void *p)
