@@ -10,7 +10,7 @@
  */
 #include "bench.h"
 
-#define BATCH_RECORDS 10000u
+#define BATCH_RECORDS 40000u
 #define TOKENS 10u
 #define REQUESTS_A_PAUSE 100u
 #define REQUEST_BLOCKS 10u

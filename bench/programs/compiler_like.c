@@ -69,11 +69,11 @@ struct compiler {
     uint64_t random, made, checksum;
 };
 
-/* Most functions are short; one in sixteen has a thousand times as many statements. */
+/* Most functions are short; one in 32 has some hundred times as many statements. */
 static void function_compile(struct compiler *c)
 {
     uint64_t r = bench_random(&c->random);
-    size_t statements = bench_below(r, 16) == 0 ? 30000 : 30 + bench_below(r << 32, 200);
+    size_t statements = bench_below(r, 32) == 0 ? 80000 : 30 + bench_below(r << 32, 200);
     struct link *tree = NULL;
     for (size_t i = 0; i < statements; i++) {
         tree = statement_new(bench_random(&c->random), tree);

@@ -15,6 +15,7 @@
 #define RING (1u << 16) /* a ring of times at which blocks die, */
 #define RING_STEPS 64u  /* each of so many steps */
 #define QUIET_STEPS 100u
+#define BLOCKS_A_STEP 8u
 
 #define SITE(n)                                                                                    \
     __attribute__((noinline)) static unsigned char *site_##n(uint32_t size)                        \
@@ -93,8 +94,9 @@ int main(int argc, char **argv)
     uint64_t random = bench_seed(23, 0), checksum = 0, now = 0, work_ns = 0, made = 0, rss = 0;
     for (uint64_t p = 0; p < phases; p++) {
         uint64_t begin = bench_now_ns();
-        for (uint64_t i = 0; i < steps / 2; i++, made++) {
-            block_make(now, steps, &random);
+        for (uint64_t i = 0; i < steps / 2; i++) {
+            for (unsigned k = 0; k < BLOCKS_A_STEP; k++, made++)
+                block_make(now, steps, &random);
             checksum += ring_step(now++);
         }
         work_ns += bench_now_ns() - begin;

@@ -14,7 +14,9 @@
 #define SAMPLES_BEFORE_FEWER 4096u /* then half as many, and so on */
 #define SAMPLES 64u
 #define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
-#define LIVE_OF_SITE 6u
+#define LIVE_OF_SITE 6u         /* at a time, of a site that little is known of */
+#define LIVE_OF_KNOWN_SITE 1u   /* so that there is room for rare ones */
+#define SAMPLES_OF_KNOWN_SITE 24u
 #define IN_USE_A_SAMPLE ((size_t)1 << 20) /* a page or two for so much: half a hundredth */
 
 struct sample {
@@ -96,13 +98,19 @@ static void site_sized(struct hak_site *s, uint32_t bytes)
         hak_store_relaxed(&s->most_bytes, bytes);
 }
 
+static unsigned site_live_most(const struct hak_site *s)
+{
+    return hak_load_relaxed(&s->samples) < SAMPLES_OF_KNOWN_SITE ? LIVE_OF_SITE
+                                                                 : LIVE_OF_KNOWN_SITE;
+}
+
 void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, bool *zero)
 {
     struct hak_site *s = hak_site_find(address);
     if (s == NULL || bytes > SAMPLE_MOST_BYTES || align_bytes > SAMPLE_MOST_BYTES)
         return NULL;
     site_sized(s, (uint32_t)bytes);
-    if (hak_load_relaxed(&s->live) >= LIVE_OF_SITE) {
+    if (hak_load_relaxed(&s->live) >= site_live_most(s)) {
         hak_add_relaxed(&s->skipped, 1u);
         return NULL;
     }

@@ -50,7 +50,7 @@ OURS = (
     ours(
         "cache_server",
         "memory",
-        "cache_server 200000 60000",
+        "cache_server 200000 160000",
         "20000 4000",
         "a server fills a cache of 38 MB out of ten times as many parsed tokens, then serves",
     ),
@@ -71,7 +71,7 @@ OURS = (
     ours(
         "skewed_sites",
         "memory",
-        "skewed_sites 500000 10",
+        "skewed_sites 300000 10",
         "100000 3",
         "sixteen call sites, each half as frequent as the one before; the rare ones' blocks live on",
     ),
