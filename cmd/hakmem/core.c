@@ -77,6 +77,22 @@ static void core_add_mappings(struct core *c)
     }
 }
 
+static void core_add_file(struct hak_remote *r, const uint64_t range[3], uint64_t unit,
+                          const char *name)
+{
+    if (r->file_count % 64 == 0)
+        r->files = hak_grow(r->files, r->file_count + 64, sizeof *r->files);
+    r->files[r->file_count++] = (struct hak_mapping){.start = range[0],
+                                                     .end = range[1],
+                                                     .file_offset = range[2] * unit,
+                                                     .name = hak_format("%s", name)};
+    struct hak_mapping *m = hak_remote_find(r, range[0]);
+    if (m != NULL && m->name[0] == '\0') {
+        free(m->name);
+        m->name = hak_format("%s", name);
+    }
+}
+
 /* count, page size, then start, end and page of the file of each; then their names. */
 static void core_understand_files(struct core *c, const char *note, size_t bytes)
 {
@@ -91,12 +107,7 @@ static void core_understand_files(struct core *c, const char *note, size_t bytes
     for (uint64_t i = 0; i < head[0] && name < end && memchr(name, '\0', (size_t)(end - name));
          i++) {
         memcpy(range, note + sizeof head + i * sizeof range, sizeof range);
-        struct hak_mapping *m = hak_remote_find(c->remote, range[0]);
-        if (m != NULL && m->name[0] == '\0') {
-            free(m->name);
-            m->name = hak_format("%s", name);
-            m->file_offset = range[2] * head[1] + (m->start - range[0]);
-        }
+        core_add_file(c->remote, range, head[1], name);
         name += strlen(name) + 1;
     }
 }

@@ -16,16 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
-
-static uint64_t remote_clock_ns(clockid_t clock)
+uint64_t hak_remote_clock_ns(clockid_t clock)
 {
     struct timespec t = {0, 0};
     (void)clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static FILE *remote_open_file(pid_t pid, const char *name)
+FILE *hak_remote_open_file(pid_t pid, const char *name)
 {
     char *path = hak_format("/proc/%d/%s", (int)pid, name);
     FILE *file = fopen(path, "re");
@@ -88,7 +86,7 @@ struct hak_mapping *hak_remote_add(struct hak_remote *r, uint64_t start, uint64_
     return m;
 }
 
-static void remote_forget_mappings(struct hak_remote *r)
+void hak_remote_forget_mappings(struct hak_remote *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         free(r->mappings[i].name);
@@ -100,7 +98,7 @@ static void remote_forget_mappings(struct hak_remote *r)
 }
 
 /* A line of /proc/PID/maps or the first of an entry of smaps. */
-static struct hak_mapping *remote_add_line(struct hak_remote *r, const char *line)
+struct hak_mapping *hak_remote_add_line(struct hak_remote *r, const char *line)
 {
     uint64_t start, end, offset;
     char flags[5];
@@ -119,175 +117,19 @@ static struct hak_mapping *remote_add_line(struct hak_remote *r, const char *lin
 
 static bool remote_read_maps(struct hak_remote *r)
 {
-    FILE *maps = remote_open_file(r->pid, "maps");
+    FILE *maps = hak_remote_open_file(r->pid, "maps");
     if (maps == NULL)
         return false;
     char *line = NULL;
     size_t size = 0;
     errno = 0;
     while (getline(&line, &size, maps) > 0)
-        (void)remote_add_line(r, line);
+        (void)hak_remote_add_line(r, line);
     int error = ferror(maps) ? errno : 0;
     free(line);
     (void)fclose(maps);
     errno = error;
     return r->count > 0;
-}
-
-/* --- which pages are in memory --- */
-
-#define PAGEMAP_PRESENT (UINT64_C(1) << 63)
-#define PAGEMAP_FILE (UINT64_C(1) << 61)
-#define PAGEMAP_EXCLUSIVE (UINT64_C(1) << 56)
-
-/* The kernel's page of zeros stands for pages that were only read: pagemap has them, the resident
- * size has not. Which they are is not told; but they belong to no file and are not exclusive, and
- * how many of a mapping's pages count is known from smaps. */
-static void remote_set_resident(struct hak_mapping *m, const uint64_t *entries, size_t pages,
-                                uint64_t rss_pages)
-{
-    uint64_t sure = 0, maybe = 0;
-    for (size_t i = 0; i < pages; i++) {
-        if ((entries[i] & PAGEMAP_PRESENT) == 0)
-            continue;
-        if ((entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) != 0)
-            sure++;
-        else
-            maybe++;
-    }
-    uint64_t take = rss_pages > sure ? rss_pages - sure : 0;
-    take = take < maybe ? take : maybe;
-    uint64_t seen = 0;
-    for (size_t i = 0; i < pages; i++) {
-        bool resident = (entries[i] & PAGEMAP_PRESENT) != 0;
-        if (resident && (entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) == 0) {
-            resident = (seen + 1) * take / maybe > seen * take / maybe; /* spread evenly */
-            seen++;
-        }
-        if (resident)
-            m->resident[i / 64] |= UINT64_C(1) << (i % 64);
-        m->resident_pages += resident;
-    }
-}
-
-static void remote_look_at_mapping(struct hak_mapping *m, int pagemap, uint64_t rss_pages)
-{
-    size_t pages = (m->end - m->start) / PAGE_BYTES;
-    if (rss_pages == 0 || pages == 0)
-        return;
-    uint64_t *entries = hak_grow(NULL, pages, sizeof *entries);
-    size_t bytes = pages * sizeof *entries;
-    size_t have = 0;
-    while (have < bytes) {
-        ssize_t n = pread(pagemap, (char *)entries + have, bytes - have,
-                          (off_t)(m->start / PAGE_BYTES * sizeof *entries + have));
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
-    m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
-    memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
-    if (have == bytes)
-        remote_set_resident(m, entries, pages, rss_pages);
-    free(entries);
-}
-
-/* The mappings anew, each with its resident size, and then its pages. */
-static bool remote_read_smaps(struct hak_remote *r, int pagemap)
-{
-    FILE *smaps = remote_open_file(r->pid, "smaps");
-    if (smaps == NULL)
-        return false;
-    remote_forget_mappings(r);
-    char *line = NULL;
-    size_t size = 0;
-    bool in_mapping = false;
-    while (getline(&line, &size, smaps) > 0) {
-        uint64_t kib;
-        if ((line[0] >= '0' && line[0] <= '9') || (line[0] >= 'a' && line[0] <= 'f'))
-            in_mapping = remote_add_line(r, line) != NULL;
-        else if (in_mapping && sscanf(line, "Rss: %" SCNu64 " kB", &kib) == 1)
-            r->mappings[r->count - 1].resident_pages = kib * 1024 / PAGE_BYTES;
-    }
-    free(line);
-    (void)fclose(smaps);
-    for (size_t i = 0; i < r->count; i++) {
-        uint64_t rss_pages = r->mappings[i].resident_pages;
-        r->mappings[i].resident_pages = 0;
-        remote_look_at_mapping(&r->mappings[i], pagemap, rss_pages);
-    }
-    return r->count > 0;
-}
-
-static void remote_read_rollup(struct hak_remote *r)
-{
-    FILE *rollup = remote_open_file(r->pid, "smaps_rollup");
-    if (rollup == NULL)
-        return;
-    char line[256];
-    uint64_t kib;
-    while (fgets(line, sizeof line, rollup) != NULL) {
-        if (sscanf(line, "Rss: %" SCNu64 " kB", &kib) == 1)
-            r->kernel_rss_bytes = kib * 1024;
-        else if (sscanf(line, "Swap: %" SCNu64 " kB", &kib) == 1)
-            r->swap_bytes = kib * 1024;
-    }
-    (void)fclose(rollup);
-}
-
-static void remote_look_at_core(struct hak_remote *r);
-
-bool hak_remote_look_at_pages(struct hak_remote *r)
-{
-    r->now_ns = remote_clock_ns(CLOCK_MONOTONIC);
-    r->time_unix_ns = remote_clock_ns(CLOCK_REALTIME);
-    if (r->is_core) {
-        remote_look_at_core(r);
-    } else {
-        char *path = hak_format("/proc/%d/pagemap", (int)r->pid);
-        int pagemap = open(path, O_RDONLY | O_CLOEXEC);
-        free(path);
-        bool found = pagemap >= 0 && remote_read_smaps(r, pagemap);
-        if (pagemap >= 0)
-            (void)close(pagemap);
-        if (!found)
-            return false;
-        remote_read_rollup(r);
-    }
-    r->resident_pages = 0;
-    for (size_t i = 0; i < r->count; i++)
-        r->resident_pages += r->mappings[i].resident_pages;
-    return true;
-}
-
-/* A core has no word on pages; those that it has and that are not zero were in memory. */
-static void remote_look_at_core(struct hak_remote *r)
-{
-    static const char zeros[PAGE_BYTES];
-    char page[PAGE_BYTES];
-    for (size_t i = 0; i < r->count; i++) {
-        struct hak_mapping *m = &r->mappings[i];
-        size_t pages = (m->end - m->start) / PAGE_BYTES;
-        if (m->at_offset == UINT64_MAX)
-            continue;
-        m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
-        memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
-        for (size_t p = 0; p < pages; p++) {
-            off_t at = (off_t)(m->at_offset + p * PAGE_BYTES);
-            off_t data = lseek(r->memory, at, SEEK_DATA);
-            if (data < 0)
-                break;
-            if (data >= at + (off_t)PAGE_BYTES) {
-                p += (size_t)(data - at) / PAGE_BYTES - 1;
-                continue;
-            }
-            if (pread(r->memory, page, sizeof page, at) != (ssize_t)sizeof page ||
-                memcmp(page, zeros, sizeof page) == 0)
-                continue;
-            m->resident[p / 64] |= UINT64_C(1) << (p % 64);
-            m->resident_pages++;
-        }
-    }
 }
 
 /* --- the process itself --- */
@@ -297,7 +139,7 @@ static void remote_look_at_core(struct hak_remote *r)
 static void remote_read_start(struct hak_remote *r)
 {
     char text[1024];
-    FILE *file = remote_open_file(r->pid, "stat");
+    FILE *file = hak_remote_open_file(r->pid, "stat");
     if (file == NULL)
         return;
     size_t length = fread(text, 1, sizeof text - 1, file);
@@ -310,7 +152,7 @@ static void remote_read_start(struct hak_remote *r)
     }
     uint64_t ticks = word == NULL ? 0 : strtoull(word, NULL, 10);
     uint64_t started_ns = ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
-    uint64_t now_ns = remote_clock_ns(CLOCK_BOOTTIME);
+    uint64_t now_ns = hak_remote_clock_ns(CLOCK_BOOTTIME);
     if (ticks != 0 && now_ns >= started_ns)
         r->uptime_ns = now_ns - started_ns;
 }
@@ -318,7 +160,7 @@ static void remote_read_start(struct hak_remote *r)
 static void remote_read_name(struct hak_remote *r)
 {
     char text[64] = "";
-    FILE *file = remote_open_file(r->pid, "comm");
+    FILE *file = hak_remote_open_file(r->pid, "comm");
     if (file != NULL) {
         if (fgets(text, sizeof text, file) == NULL)
             text[0] = '\0';
@@ -358,7 +200,10 @@ void hak_remote_close(struct hak_remote *r)
 {
     if (r->memory >= 0)
         (void)close(r->memory);
-    remote_forget_mappings(r);
+    hak_remote_forget_mappings(r);
+    for (size_t i = 0; i < r->file_count; i++)
+        free(r->files[i].name);
+    free(r->files);
     free(r->name);
     free(r->path);
     *r = (struct hak_remote){.memory = -1};
@@ -392,28 +237,29 @@ static bool remote_pread(int file, void *out, size_t bytes, uint64_t offset)
 }
 
 /* What a core left out because a file has it: text and constants. */
-static bool remote_read_file(const struct hak_mapping *m, uint64_t at, void *out, size_t bytes)
+static bool remote_read_file(const struct hak_remote *r, uint64_t at, void *out, size_t bytes)
 {
-    if (m->name[0] != '/')
-        return false;
-    int file = open(m->name, O_RDONLY | O_CLOEXEC);
-    bool read = file >= 0 && remote_pread(file, out, bytes, m->file_offset + (at - m->start));
-    if (file >= 0)
-        (void)close(file);
-    return read;
+    for (size_t i = 0; i < r->file_count; i++) {
+        const struct hak_mapping *m = &r->files[i];
+        if (at < m->start || at >= m->end || bytes > m->end - at)
+            continue;
+        int file = open(m->name, O_RDONLY | O_CLOEXEC);
+        bool read = file >= 0 && remote_pread(file, out, bytes, m->file_offset + (at - m->start));
+        if (file >= 0)
+            (void)close(file);
+        return read;
+    }
+    return false;
 }
 
 static bool remote_read_core(struct hak_remote *r, uint64_t at, char *out, size_t bytes)
 {
     while (bytes > 0) {
         const struct hak_mapping *m = hak_remote_find(r, at);
-        if (m == NULL)
-            return false;
+        if (m == NULL || m->at_offset == UINT64_MAX)
+            return remote_read_file(r, at, out, bytes);
         size_t part = m->end - at < bytes ? (size_t)(m->end - at) : bytes;
-        bool read = m->at_offset != UINT64_MAX
-                        ? remote_pread(r->memory, out, part, m->at_offset + (at - m->start))
-                        : remote_read_file(m, at, out, part);
-        if (!read)
+        if (!remote_pread(r->memory, out, part, m->at_offset + (at - m->start)))
             return false;
         at += part;
         out += part;
@@ -447,54 +293,4 @@ void hak_remote_read_string(struct hak_remote *r, uint64_t at, char *text, size_
     while (i < size_bytes - 1 && hak_remote_read(r, at + i, text + i, 1) && text[i] != '\0')
         i++;
     text[i] = '\0';
-}
-
-/* --- counting pages --- */
-
-uint64_t hak_remote_resident_mask(struct hak_remote *r, uint64_t at, unsigned pages)
-{
-    uint64_t mask = 0;
-    const struct hak_mapping *m = NULL;
-    for (unsigned i = 0; i < pages; i++, at += PAGE_BYTES) {
-        if (m == NULL || at >= m->end)
-            m = hak_remote_find(r, at);
-        if (m == NULL || m->resident == NULL)
-            continue;
-        uint64_t page = (at - m->start) / PAGE_BYTES;
-        mask |= (m->resident[page / 64] >> (page % 64) & 1) << i;
-    }
-    return mask;
-}
-
-uint64_t hak_remote_take(struct hak_remote *r, uint64_t from, uint64_t to)
-{
-    uint64_t bytes = 0;
-    uint64_t at = from & ~(uint64_t)(PAGE_BYTES - 1);
-    while (at < to) {
-        size_t low = 0, high = r->count; /* the first mapping that ends behind `at` */
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (r->mappings[middle].end <= at)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == r->count || r->mappings[low].start >= to)
-            break;
-        struct hak_mapping *m = &r->mappings[low];
-        at = at > m->start ? at : m->start;
-        for (; at < to && at < m->end; at += PAGE_BYTES) {
-            uint64_t page = (at - m->start) / PAGE_BYTES;
-            uint64_t bit = UINT64_C(1) << (page % 64);
-            if (m->resident == NULL) {
-                at = m->end;
-                break;
-            }
-            if ((m->resident[page / 64] & bit) == 0)
-                continue;
-            m->resident[page / 64] &= ~bit;
-            bytes += PAGE_BYTES;
-        }
-    }
-    return bytes;
 }

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* A mapping. Of its pages in memory each is known by a bit, which is cleared when the page has been
  * counted (hak_remote_take). */
@@ -30,6 +32,8 @@ struct hak_remote {
     char *name;                   /* of the program */
     struct hak_mapping *mappings; /* by address */
     size_t count;
+    struct hak_mapping *files; /* core: what was mapped of files, also what the core left out */
+    size_t file_count;
     uint64_t resident_pages;               /* the sum */
     uint64_t kernel_rss_bytes, swap_bytes; /* UINT64_MAX: not known */
     uint64_t uptime_ns;                    /* UINT64_MAX: not known */
@@ -69,3 +73,11 @@ struct hak_mapping *hak_remote_find(struct hak_remote *r, uint64_t at);
 uint64_t hak_remote_resident_mask(struct hak_remote *r, uint64_t at, unsigned pages);
 /* Counts the pages that [from, to) touches: the bytes in memory. They count once. */
 uint64_t hak_remote_take(struct hak_remote *r, uint64_t from, uint64_t to);
+
+/* --- between remote.c and remote_pages.c --- */
+
+uint64_t hak_remote_clock_ns(clockid_t clock);
+FILE *hak_remote_open_file(pid_t pid, const char *name); /* /proc/PID/NAME, or NULL */
+/* A line of /proc/PID/maps or the first of an entry of smaps; NULL: it is none. */
+struct hak_mapping *hak_remote_add_line(struct hak_remote *r, const char *line);
+void hak_remote_forget_mappings(struct hak_remote *r);

@@ -11,21 +11,6 @@
 
 #define BAR_WIDTH 32
 
-/* "12.3 MiB", in the caller's buffer of 16. */
-static const char *text_bytes(char *out, uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    unsigned unit = 0;
-    while (value >= 1000 && unit < 4) {
-        value /= 1024;
-        unit++;
-    }
-    (void)snprintf(out, 16, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
-                   units[unit]);
-    return out;
-}
-
 static void text_bar(uint64_t from, uint64_t to, uint64_t whole)
 {
     char bar[BAR_WIDTH + 1];
@@ -45,7 +30,7 @@ static void text_change(uint64_t now, uint64_t before)
         (void)printf("  %10s", "");
     else
         (void)printf("  %c%9s", less ? '-' : '+',
-                     text_bytes(number, less ? before - now : now - before));
+                     hak_bytes_text(number, less ? before - now : now - before));
 }
 
 static void text_line(const struct hak_survey *survey, enum hak_line line, uint64_t from,
@@ -61,7 +46,8 @@ static void text_line(const struct hak_survey *survey, enum hak_line line, uint6
         previous_bytes == NULL)
         return;
     double share = survey->rss_bytes == 0 ? 0 : 100.0 * (double)bytes / (double)survey->rss_bytes;
-    (void)printf("  %-30s %10s %6.1f%%", hak_line_label(line), text_bytes(number, bytes), share);
+    (void)printf("  %-30s %10s %6.1f%%", hak_line_label(line), hak_bytes_text(number, bytes),
+                 share);
     text_bar(from, from + bytes, survey->rss_bytes);
     if (previous_bytes != NULL)
         text_change(bytes, previous_bytes[line]);
@@ -74,16 +60,16 @@ static void text_below(const struct hak_survey *survey)
     const struct hak_snapshot *s = &survey->snapshot;
     (void)printf("\n%" PRIu64 " live blocks of %s: %" PRIu64 " small in %" PRIu64 " slabs, %" PRIu64
                  " large, %" PRIu64 " huge\n",
-                 (uint64_t)s->live_blocks, text_bytes(a, s->live_bytes),
+                 (uint64_t)s->live_blocks, hak_bytes_text(a, s->live_bytes),
                  (uint64_t)s->cache.used_blocks, (uint64_t)s->cache.slabs, survey->large_blocks,
                  survey->huge_blocks);
     (void)printf("%" PRIu64 " threads; superslabs kept: %" PRIu64 " and %" PRIu64
                  " empty slots, of %s allowed\n",
                  (uint64_t)s->cache.heaps, s->pool.retired_now, s->pool.empty_slots_now,
-                 text_bytes(b, s->pool.budget_bytes));
+                 hak_bytes_text(b, s->pool.budget_bytes));
     if (survey->image->remote->swap_bytes != UINT64_MAX && survey->image->remote->swap_bytes != 0)
         (void)printf("%s are in swap, and in no line\n",
-                     text_bytes(c, survey->image->remote->swap_bytes));
+                     hak_bytes_text(c, survey->image->remote->swap_bytes));
     uint64_t failed = s->failures[0] + s->failures[1] + s->failures[2];
     if (failed != 0)
         (void)printf("%" PRIu64 " allocations have failed; 'hakmem explain' says why\n", failed);
@@ -97,7 +83,7 @@ void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previo
     static const char *const builds[] = {"", " hardened", " checked", " hardened checked"};
     const struct hak_remote *r = survey->image->remote;
     (void)printf("%s, process %d: %s in memory, hakmem %s%s\n\n", r->name, (int)r->pid,
-                 text_bytes(a, survey->rss_bytes), hak_image_version(survey->image),
+                 hak_bytes_text(a, survey->rss_bytes), hak_image_version(survey->image),
                  builds[survey->image->root.flags % 4]);
     uint64_t at = 0;
     for (enum hak_line line = 0; line < HAK_LINE_COUNT; line++) {
@@ -108,10 +94,10 @@ void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previo
                      ? 0
                      : 100.0 * ((double)survey->rss_bytes - (double)r->kernel_rss_bytes) /
                            (double)r->kernel_rss_bytes;
-    (void)printf("  %-30s %10s", "sum", text_bytes(a, survey->rss_bytes));
+    (void)printf("  %-30s %10s", "sum", hak_bytes_text(a, survey->rss_bytes));
     if (r->kernel_rss_bytes != UINT64_MAX)
-        (void)printf("         the kernel says %s (%+.1f%%)", text_bytes(a, r->kernel_rss_bytes),
-                     off);
+        (void)printf("         the kernel says %s (%+.1f%%)",
+                     hak_bytes_text(a, r->kernel_rss_bytes), off);
     (void)printf("\n");
     text_below(survey);
 }

@@ -135,6 +135,20 @@ int hak_parse_pid(const char *text)
     return digits && *end == '\0' && errno == 0 && pid > 0 && pid <= INT_MAX ? (int)pid : 0;
 }
 
+const char *hak_bytes_text(char *out, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+    while (value >= 1000 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    (void)snprintf(out, 16, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
+                   units[unit]);
+    return out;
+}
+
 void hak_strings_add(struct hak_strings *list, char *owned)
 {
     if (list->count == list->capacity) {

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* As env(1), nice(1), timeout(1) and the shells have them, so that callers can tell whose status
  * they see. */
@@ -42,6 +43,9 @@ const char *hak_nearest(const char *text, const char *const *names, size_t count
 
 /* The number of a process, of decimal digits only; 0: it is none. */
 int hak_parse_pid(const char *text);
+
+/* "12.3 MiB", in the caller's buffer of 16, which is returned. */
+const char *hak_bytes_text(char *out, uint64_t bytes);
 
 /* A growing list of strings that it owns. All zero bytes is an empty list. */
 struct hak_strings {

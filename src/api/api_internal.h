@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/snapshot.h"
-#include "heap/heap.h"
+#include "heap/profile.h"
 #include "os/trace.h"
 #include "space/failure.h"
 
@@ -13,6 +13,7 @@ struct hak_options {
     bool stage_stats; /* the pool's stages on stderr at exit */
     uint64_t superslab_max_cached;
     uint64_t superslab_max_memory_mb; /* 0: by what is in use */
+    size_t trim_threshold_bytes;      /* mallopt's, instead; 0: none */
     uint64_t superslab_ttl_sec;
     uint64_t huge_pages_from_mb;
     bool lock_stats;             /* the locks on stderr at exit */
@@ -23,6 +24,9 @@ struct hak_options {
     bool prewarm_lazy;
     bool background_thread;
     bool check_mismatch; /* hardened library */
+    bool prof, prof_leaks;
+    uint64_t prof_sample_bytes;
+    char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */
 };
 extern struct hak_options hak_options;
 
@@ -32,6 +36,9 @@ void hak_options_read(char **environment);
 
 /* What the options say of the pool. */
 struct hak_pool_config hak_options_pool_config(void);
+
+/* What was read or set since holds from now on. */
+void hak_options_apply_limits(void);
 
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
@@ -43,6 +50,9 @@ void *hak_api_reallocarray(void *p, size_t count, size_t size, uintptr_t site);
 void *hak_api_memalign(size_t alignment, size_t size, uintptr_t site);
 int hak_api_posix_memalign(void **out, size_t alignment, size_t size, uintptr_t site);
 void *hak_api_pvalloc(size_t size, uintptr_t site);
+/* Starts the heap profile if it was asked for, and writes at the end of the process what was. */
+void hak_profile_begin(void);
+void hak_profile_end(void);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);
@@ -57,6 +67,10 @@ _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 
 void hak_snapshot_take(struct hak_snapshot *out);
+/* As hakmem_ctl, which asks one after the other; ENOENT: not one of these names. */
+int hak_setting_control(const char *name, uint64_t *value, const uint64_t *new_value);
+int hak_class_control(const char *name, uint64_t *value, const uint64_t *new_value);
+const char *hak_setting_name(unsigned index); /* NULL behind the last */
 /* Sets how much memory the class of a size may use before others are made to give back. False: no
  * class has this size. */
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes);

@@ -11,36 +11,10 @@
 
 HAK_PUBLIC const char *hakmem_ctl_name(unsigned index)
 {
-    return hak_control_name(index);
-}
-
-bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes)
-{
-    hak_heap_self_slow(); /* the tables of classes are filled at the start */
-    if (size_bytes == 0 || size_bytes > HAK_SMALL_MAX || !hak_heap_started())
-        return false;
-    size_t slots = cap_bytes / HAK_SLOT_BYTES;
-    hak_pool_set_soft_cap(hak_class_of(size_bytes), cap_bytes == 0 ? 0 : hak_max(slots, 1));
-    return true;
-}
-
-/* "class.SIZE.soft_cap_bytes" */
-static int control_soft_cap(const char *name, uint64_t *value, const uint64_t *new_value)
-{
-    static const char head[] = "class.";
-    static const char tail[] = ".soft_cap_bytes";
-    uint64_t size;
-    if (strncmp(name, head, sizeof head - 1) != 0)
-        return ENOENT;
-    const char *digits = name + sizeof head - 1;
-    size_t length = strcspn(digits, ".");
-    if (strcmp(digits + length, tail) != 0 || !hak_text_parse_size(digits, length, &size))
-        return ENOENT;
-    if (size == 0 || size > HAK_SMALL_MAX)
-        return EINVAL;
-    if (value != NULL)
-        *value = hak_pool_soft_cap(hak_class_of(size)) * HAK_SLOT_BYTES;
-    return new_value == NULL || hak_control_set_soft_cap(size, *new_value) ? 0 : EINVAL;
+    unsigned figures = 0;
+    while (hak_control_name(figures) != NULL)
+        figures++;
+    return index < figures ? hak_control_name(index) : hak_setting_name(index - figures);
 }
 
 HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value)
@@ -57,7 +31,8 @@ HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new
             *value = hak_control_value(&s, i);
         return 0;
     }
-    return control_soft_cap(name, value, new_value);
+    int error = hak_setting_control(name, value, new_value);
+    return error != ENOENT ? error : hak_class_control(name, value, new_value);
 }
 
 HAK_PUBLIC int hakmem_malloc_trim(size_t pad)
@@ -76,9 +51,8 @@ HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
     enum { MXFAST_MOST = 80 * (int)sizeof(size_t) / 4, MMAP_THRESHOLD_MOST = 32 << 20 };
     switch (parameter) {
     case M_TRIM_THRESHOLD: {
-        struct hak_pool_config config = hak_options_pool_config();
-        config.retired_max_bytes = value < 0 ? SIZE_MAX : hak_max((size_t)value, 1);
-        hak_pool_configure(&config);
+        hak_options.trim_threshold_bytes = value < 0 ? SIZE_MAX : hak_max((size_t)value, 1);
+        hak_options_apply_limits();
         return 1;
     }
     case M_MXFAST:

@@ -13,7 +13,8 @@
  * every bin is both empty and full.
  *
  * There is one bin more than classes, which is always empty: the tables of kinds name it for the
- * sizes that somebody watches, and so malloc takes the slow path for those. free is not concerned.
+ * sizes that somebody watches, and so malloc takes the slow path for those. And there are metered
+ * bins, through which what malloc hands out can be counted: see meter.c. free knows neither.
  *
  * The heap's lock is taken once a batch by the owner, and by others that look or adopt. Called by
  * the heap layer. */
@@ -40,12 +41,13 @@ struct hak_bin {
  * slabs of its own, so that a few long-lived blocks do not pin the memory of many short-lived ones.
  */
 enum hak_group { HAK_GROUP_SHORT, HAK_GROUP_MEDIUM, HAK_GROUP_LONG, HAK_GROUPS };
+struct hak_meter;
 
 /* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may
  * lag behind, which sends a free to the slow path, where it is brought up to date. A thread without
  * a heap has slots 0 and only bins that are closed. */
 struct hak_front {
-    struct hak_bin bins[HAK_CLASSES + 1]; /* first: addressed by front and kind alone */
+    struct hak_bin bins[HAK_BINS]; /* first: addressed by front and kind alone */
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
@@ -54,6 +56,7 @@ struct hak_front {
      * looks at may be closed, the true one is not. */
     _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
     _Atomic(uint8_t) tiny_true[HAK_TINY_KINDS];
+    struct hak_meter *meter; /* NULL: it was never metered */
 };
 
 /* Owner, under the heap's lock. */
@@ -84,6 +87,28 @@ struct hak_outbox_group {
     uintptr_t place; /* address of the slab + number of the word; 0: empty */
     uint64_t blocks;
 };
+
+#define HAK_METER_BLOCKS 60u
+#define HAK_METER_STACKS 4u
+
+/* A thread's metered bins, and what the profiler keeps of the thread. The owner's alone; made when
+ * profiling begins, kept for the heap's next thread. */
+struct hak_meter {
+    /* To the next sample point, for each of these classes and for all the rest. What is handed over
+     * ends before the class's next point, and is counted before it is allocated: with one count for
+     * all, whatever is allocated meanwhile would take the point away. */
+    int64_t left_bytes[HAK_METERED_CLASSES + 1];
+    uint64_t counted; /* a bit for each that has begun */
+    uint64_t random;
+    struct {
+        uintptr_t low, high;
+    } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
+    uint32_t next_stack;
+    uint8_t thin[HAK_METERED_CLASSES]; /* times that little was there: see meter.c */
+    uint8_t most[HAK_METERED_CLASSES]; /* blocks that are handed over at a time */
+    void *blocks[HAK_METERED_CLASSES][HAK_METER_BLOCKS + 1]; /* as a bin's stack: NULL below */
+};
+_Static_assert(sizeof(struct hak_meter) <= 16384, "records are powers of two");
 
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
@@ -244,7 +269,7 @@ void hak_cache_tick_any(void);
 
 /* --- watched classes: every request for one of them comes to the slow path --- */
 
-enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHERS };
+enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHER_METER, HAK_WATCHERS };
 
 /* From now on this watcher sees the requests for these classes and no others. Any thread that
  * holds no lock. */
@@ -256,6 +281,19 @@ static inline bool hak_cache_is_watched(enum hak_watcher watcher, unsigned cls)
 {
     return hak_load_relaxed(&hak_watched[watcher][cls / 64]) >> cls % 64 & 1;
 }
+
+/* From now on the classes with metered bins go by those, unless they are watched; the others are
+ * watched. Any thread that holds no lock. */
+void hak_cache_set_metered(bool on);
+/* The heap's meter; made if need be. NULL: no memory. */
+struct hak_meter *hak_cache_meter(struct hak_heap *heap);
+/* A block of a class, and others from the class's bin to its metered bin, all of them counted in
+ * left_bytes[cls]. NULL: a sample point lies in the next block, or there is less than `least`
+ * blocks to hand over, and nothing was done. The heap has a meter. */
+void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
+#define HAK_METER_LEAST(most) ((most) / 4u)
+/* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
+void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

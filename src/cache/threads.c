@@ -16,7 +16,7 @@
 static void *no_blocks[1];
 
 #define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
-#define BINS_CLOSED {[0 ... HAK_CLASSES] = BIN_CLOSED}
+#define BINS_CLOSED {[0 ... HAK_BINS - 1] = BIN_CLOSED}
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
@@ -38,7 +38,7 @@ static struct hak_heap *registry_new_heap_locked(void)
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);
     hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
-    for (unsigned cls = 0; cls <= HAK_CLASSES; cls++)
+    for (unsigned cls = 0; cls < HAK_BINS; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
     heap->next_heap = hak_load_relaxed(&hak_registry.all);
     hak_store_release(&hak_registry.all, heap); /* ORDER: [heap-list] walkers see a whole heap */
@@ -63,6 +63,15 @@ static void watch_close(void)
         for (unsigned i = 0; i < 2; i++)
             all.bits[i] |= hak_load_relaxed(&hak_watched[w][i]);
     hak_classes_close(all);
+}
+
+void hak_cache_set_metered(bool on)
+{
+    struct hak_class_set others = {{0}};
+    for (unsigned cls = HAK_METERED_CLASSES; on && cls < HAK_CLASSES; cls++)
+        others.bits[cls / 64] |= UINT64_C(1) << cls % 64;
+    hak_store_relaxed(&hak_tables.metered, on);
+    hak_cache_watch(HAK_WATCHER_METER, others);
 }
 
 void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes)
@@ -118,6 +127,8 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
     heap->end_rounds = 0;
     heap->group = (uint8_t)group;
     heap->unwatched_bytes = 0;
+    if (heap->front.meter != NULL)
+        memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
     if (hak_heap_lock_whole(heap)) { /* a fork may have come between a change and this heap */
         hak_heap_show_kinds_locked(heap);
         hak_unlock(&heap->lock);
@@ -257,7 +268,7 @@ static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usa
 {
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         size_t size = hak_class(cls)->size_bytes;
-        size_t in_bin = hak_bin_blocks(heap, cls);
+        size_t in_bin = hak_bin_blocks(heap, cls) + hak_metered_blocks(heap, cls);
         size_t used = 0;
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next) {

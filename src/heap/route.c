@@ -2,7 +2,7 @@
  *
  * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes
  * back. */
-#include "heap/heap.h"
+#include "heap/profile.h"
 #include "space/failure.h"
 
 #include <errno.h>
@@ -66,7 +66,8 @@ static void *route_class(unsigned cls, const struct request *r, bool *zero)
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
-        p = route_refill(heap, cls, r, zero);
+        p = HAK_UNLIKELY(hak_prof_is_on()) ? hak_profile_small(heap, cls, r->align, zero)
+                                           : route_refill(heap, cls, r, zero);
     else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
     return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
@@ -80,17 +81,32 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
     else if (hak_heap_self_slow() != NULL || hak_heap_started())
         p = hak_large_alloc(bytes, align, zero);
+    if (HAK_UNLIKELY(hak_prof_is_on()) && p != NULL)
+        hak_profile_large(p);
     return p != NULL ? p
                      : route_no_memory(bytes, align,
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
 }
 
+static void *route_large(const struct request *r, bool *zero)
+{
+    void *p = hak_heap_large(r->bytes, r->align, zero);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && p != NULL)
+        hak_site_count_large(r->site, r->bytes);
+    return p;
+}
+
 void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
 {
     bool zero;
-    if (size_bytes > HAK_SMALL_MAX)
-        return hak_heap_large(size_bytes, 1, &zero);
     const struct request r = {size_bytes, 1, site};
+    if (size_bytes > HAK_SMALL_MAX)
+        return route_large(&r, &zero);
+    if (HAK_UNLIKELY(hak_prof_is_on()) && size_bytes <= HAK_TINY_MAX) {
+        void *p = hak_profile_try_metered(size_bytes);
+        if (p != NULL)
+            return p;
+    }
     return route_class(route_class_of(size_bytes), &r, &zero);
 }
 
@@ -103,12 +119,12 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
 {
     bool zero = false;
     void *p;
+    const struct request r = {bytes, 1, site};
     if (bytes > HAK_SMALL_MAX) {
-        p = hak_heap_large(bytes, 1, &zero);
+        p = route_large(&r, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
-        const struct request r = {bytes, 1, site};
         if (p == NULL)
             p = route_class(cls, &r, &zero);
     }
@@ -125,7 +141,7 @@ HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
     unsigned cls = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
-    while (hak_class(cls)->size_bytes % align != 0)
+    while (cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes % align != 0)
         cls++;
     return cls;
 }
@@ -133,10 +149,10 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
     bool zero;
-    const struct request r = {size_bytes, align_bytes, site};
+    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
     hak_heap_self_slow();
-    if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
-        return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
+    if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
+        return route_large(&r, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
     return p != NULL ? p : route_class(cls, &r, &zero);
@@ -166,7 +182,12 @@ static bool route_free_large(void *p, uint32_t entry)
     if (entry == HAK_KIND_LARGE &&
         HAK_UNLIKELY(hak_load_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample) != 0))
         return hak_site_free_sample(p, entry);
-    return hak_large_free(p, entry);
+    struct hak_note note = *hak_large_note(p, entry);
+    if (!hak_large_free(p, entry))
+        return false;
+    if (!HAK_HARDENED && HAK_UNLIKELY(note.how != 0))
+        hak_prof_freed(note.how, note.bytes);
+    return true;
 }
 
 /* What is not in a row of blocks of one other thread. */
@@ -229,7 +250,11 @@ void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
     if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes))
         return p;
     if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
-        void *q = hak_large_try_resize(p, hak_map_lookup(p), bytes);
+        uint32_t entry = hak_map_lookup(p);
+        struct hak_note before = *hak_large_note(p, entry);
+        void *q = hak_large_try_resize(p, entry, bytes);
+        if (!HAK_HARDENED && q != NULL && (before.how != 0 || HAK_UNLIKELY(hak_prof_is_on())))
+            hak_profile_resized(q, &before);
         if (q != NULL)
             return q;
     }

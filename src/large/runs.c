@@ -33,44 +33,66 @@ static unsigned runs_slots(size_t bytes)
     return (unsigned)((bytes + HAK_SLOT_BYTES - 1) >> HAK_SLOT_SHIFT);
 }
 
+/* Of a block that fills its slots: one slot more, of which at most a page is ever touched, so that
+ * it has a colour too. Of longer blocks that would use up too much of the window. */
+#define COLOUR_MOST_SLOTS 8u
+
+static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
+{
+    unsigned slots = runs_slots(bytes);
+    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_PAGE_BYTES / 2;
+    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= COLOUR_MOST_ALIGN ? slots + 1
+                                                                                  : slots;
+}
+
+/* How large the block counts, and how large the program takes it to be. */
+static size_t runs_small_bytes(const struct hak_slab *s)
+{
+    return HAK_HARDENED ? 0 : s->note.small_bytes;
+}
+
+static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: counts down too */
+{
+    size_t bytes = runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes;
+    hak_add_relaxed(&hak_large_counters.large_bytes, bytes * blocks);
+    hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
+}
+
 /* Makes slots known as a block. */
-static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t align_bytes)
+static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t align_bytes,
+                          uint32_t small)
 {
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
     s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
-    hak_store_relaxed(&s->large_site, 0u);
     hak_store_relaxed(&s->large_sample, 0u);
-    hak_add_relaxed(&hak_large_counters.large_bytes, s->large_bytes);
-    hak_add_relaxed(&hak_large_counters.large_blocks, 1u);
+    s->note = (struct hak_note){.small_bytes = small};
+    runs_count(s, 1);
     /* ORDER: [large-entry] the record is whole */
     hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
     return hak_slot_address(slot) + s->large_colour;
 }
 
-static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
+static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, uint32_t small,
+                        bool *zero)
 {
     size_t slot;
-    unsigned slots = runs_slots(bytes);
+    unsigned slots = runs_slots_coloured(bytes, align_bytes);
     if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
         return NULL;
-    return runs_publish(slot, slots, bytes, align_bytes);
+    return runs_publish(slot, slots, bytes, align_bytes, small);
 }
 
-void *hak_large_place(size_t slot, size_t size_bytes, size_t align_bytes)
+void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes)
 {
-    return runs_publish(slot, 1, size_bytes, align_bytes);
-}
-static void runs_uncount(size_t bytes)
-{
-    hak_sub_relaxed(&hak_large_counters.large_bytes, bytes);
-    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+    return runs_publish(slot, 1, size_bytes, align_bytes, (uint32_t)size_bytes);
 }
 
-static void runs_release(size_t slot, size_t bytes)
+static void runs_release(size_t slot)
 {
-    runs_uncount(bytes);
-    hak_pool_release_any(slot, runs_slots(bytes), HAK_POOL_LABEL_RUN, false);
+    const struct hak_slab *s = hak_slab_record(slot);
+    runs_count(s, (size_t)-1);
+    hak_pool_release_any(slot, runs_slots(s->large_bytes), HAK_POOL_LABEL_RUN, false);
 }
 
 /* Gives back the slots of a block behind the first `keep`. */
@@ -125,8 +147,20 @@ void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
     size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
     if (size_bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
-        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, zero);
+        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, 0, zero);
     return hak_huge_alloc(size_bytes, align_bytes, zero);
+}
+
+void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
+{
+    return runs_alloc(size_bytes, align_bytes, 1, (uint32_t)size_bytes, zero);
+}
+
+struct hak_note *hak_large_note(const void *p, uint32_t entry)
+{
+    size_t slot = hak_slot_of(p);
+    return entry == HAK_KIND_HUGE ? &hak_superslab(slot / HAK_SLOTS)->huge.note
+                                  : &hak_slab_record(slot)->note;
 }
 
 static bool large_begins(const void *p, uint32_t entry)
@@ -147,7 +181,7 @@ bool hak_large_take_back(void *p, uint32_t entry)
 {
     if (!large_claim(p, entry))
         return false;
-    runs_uncount(HAK_SLOT_BYTES);
+    runs_count(hak_slab_record(hak_slot_of(p)), (size_t)-1);
     return true;
 }
 
@@ -157,7 +191,7 @@ bool hak_large_free(void *p, uint32_t entry)
     if (!large_claim(p, entry))
         return false;
     if (entry == HAK_KIND_LARGE)
-        runs_release(slot, hak_slab_record(slot)->large_bytes);
+        runs_release(slot);
     else
         hak_huge_free(slot / HAK_SLOTS);
     return true;
@@ -171,7 +205,7 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
     if (entry == HAK_KIND_HUGE)
         return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
     const struct hak_slab *s = hak_slab_record(slot);
-    return s->large_bytes - s->large_colour;
+    return runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes - s->large_colour;
 }
 
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)

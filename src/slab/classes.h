@@ -4,6 +4,12 @@
  * of four slots, from a 28th to a quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
+ * Blocks of just 64 KiB side by side would have the first bytes of all of them, and of all their
+ * pages, in the same few sets of the caches. So the largest class is some cache lines longer and
+ * a slab holds three of them; what is left at its end is never touched. (large_scenarios json,
+ * which writes a byte in each page, takes 0.6 of the time.) Behind it comes a class of just 64 KiB,
+ * for aligned blocks.
+ *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
  *
@@ -15,12 +21,18 @@
 
 #include "space/space.h"
 
-#define HAK_CLASSES 75u
+#define HAK_CLASSES 76u
 #define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
+/* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
+#define HAK_METERED_CLASSES 32u
+#define HAK_KIND_METERED (HAK_KIND_CLOSED + 2u)
+#define HAK_BINS (HAK_CLASSES + 1u + HAK_METERED_CLASSES)
+_Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
-#define HAK_SMALL_MAX ((size_t)65536) /* table of steps of 128 bytes */
+#define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
+#define HAK_CLASS_ALIGNED (HAK_CLASSES - 1u)
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 /* A set of classes, a bit each. */
@@ -50,6 +62,7 @@ struct hak_class_tables {
     _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1]; /* for fast paths: may be closed */
     _Atomic(uint8_t) small_true[HAK_SMALL_MAX / 128 + 1];
     _Atomic(uint64_t) closed[2]; /* classes of which the fast paths' tables are closed */
+    _Atomic(bool) metered;       /* the others of the first classes go by their metered bins */
     struct hak_class classes[HAK_CLASSES];
 };
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
@@ -74,7 +87,11 @@ static inline unsigned hak_class_of(size_t size_bytes)
 static inline uint8_t hak_kind_shown(uint8_t kind)
 {
     uint64_t closed = hak_load_relaxed(&hak_tables.closed[kind / 128]);
-    return closed >> kind / 2 % 64 & 1 ? (uint8_t)HAK_KIND_CLOSED : kind;
+    if (closed >> kind / 2 % 64 & 1)
+        return HAK_KIND_CLOSED;
+    return kind < HAK_METERED_CLASSES * 2 && hak_load_relaxed(&hak_tables.metered)
+               ? (uint8_t)(HAK_KIND_METERED + kind)
+               : kind;
 }
 
 static inline const struct hak_class *hak_class(unsigned cls)

@@ -39,10 +39,8 @@ struct hak_slab {
     char *base;
     _Atomic(uint64_t) *free_bits; /* atomic because walkers may look; one writer */
     union {
-        _Atomic(uint64_t) free_word; /* the bits themselves where they are inline */
-        struct {                     /* large blocks only: kept for the layer that watches them */
-            _Atomic(uint32_t) large_site, large_sample; /* 0: not watched */
-        };
+        _Atomic(uint64_t) free_word;    /* the bits themselves where they are inline */
+        _Atomic(uint32_t) large_sample; /* large blocks only: of a call site's samples, 0: none */
     };
     _Atomic(uint16_t) carved;
     _Atomic(uint16_t) free_blocks;
@@ -62,7 +60,7 @@ struct hak_slab {
     _Atomic(uint64_t) *remote_bits;
     _Atomic(uint64_t) remote_word;
     _Atomic(bool) in_inbox;
-    struct hak_note note; /* large blocks of the hardened build */
+    struct hak_note note; /* large blocks only */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "an owner's line and a line for any thread");
 

@@ -84,10 +84,10 @@ static void *sample_block(size_t bytes, size_t align_bytes, bool *zero)
         /* ORDER: [sample-slot] what the program wrote to the block before */
         if (slot != 0 && hak_cas_acquire(&spare_slots[i], &slot, (size_t)0)) {
             *zero = false;
-            return hak_large_place(slot - 1, hak_max(bytes, 1), align_bytes);
+            return hak_large_place_sampled(slot - 1, bytes, align_bytes);
         }
     }
-    return hak_large_alloc(hak_max(bytes, 1), align_bytes, zero);
+    return hak_large_alloc_sampled(bytes, align_bytes, zero);
 }
 
 static void site_sized(struct hak_site *s, uint32_t bytes)
@@ -119,7 +119,7 @@ void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, b
     uint32_t at = sample_claim((uint32_t)(s - hak_sites) + 1);
     if (at == SAMPLES)
         return NULL;
-    void *p = sample_block(bytes, align_bytes, zero);
+    void *p = sample_block(hak_round_up(hak_max(bytes, 1), HAK_ALIGNMENT), align_bytes, zero);
     if (p == NULL) {
         hak_store_relaxed(&samples[at].site, 0u);
         return NULL;
@@ -131,6 +131,15 @@ void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, b
     hak_add_relaxed(&samples_taken, 1u);
     hak_store_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample, at + 1);
     return p;
+}
+
+void hak_site_count_large(uintptr_t address, size_t bytes)
+{
+    struct hak_site *s = hak_site_find(address);
+    if (s == NULL)
+        return;
+    hak_add_relaxed(&s->large_blocks, 1u);
+    hak_add_relaxed(&s->large_kib, bytes >> 10);
 }
 
 static void sample_end(struct sample *at)
@@ -159,14 +168,9 @@ bool hak_site_free_sample(void *p, uint32_t entry)
 {
     size_t slot = hak_slot_of(p);
     uint32_t sample = hak_load_relaxed(&hak_slab_record(slot)->large_sample);
-    if (hak_slab_record(slot)->large_bytes != HAK_SLOT_BYTES) { /* it was enlarged in place */
-        if (!hak_large_free(p, entry))
-            return false;
-    } else {
-        if (!hak_large_take_back(p, entry))
-            return false;
-        sample_keep_slot(slot);
-    }
+    if (!hak_large_take_back(p, entry))
+        return false;
+    sample_keep_slot(slot);
     sample_end(&samples[sample - 1]);
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * telemetry: the root, a constant but for what its header says is written later. See root.h. */
+#include "telemetry/layout.h"
 #include "telemetry/root_internal.h"
 
 #include "hakmem.h"
@@ -25,5 +26,7 @@ __attribute__((used, retain, aligned(HAK_ROOT_ALIGN))) struct hak_root hak_root 
            [HAK_ROOT_POOL] = &hak_pool,
            [HAK_ROOT_LARGE] = &hak_large_counters,
            [HAK_ROOT_REGISTRY] = &hak_registry,
-           [HAK_ROOT_ORPHANS] = &hak_orphans},
+           [HAK_ROOT_ORPHANS] = &hak_orphans,
+           [HAK_ROOT_LAYOUT] = hak_layout,
+           [HAK_ROOT_SAMPLES] = &hak_prof},
 };

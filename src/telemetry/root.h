@@ -39,6 +39,7 @@ enum hak_root_part {
     HAK_ROOT_SAMPLES,   /* the heap profile */
     HAK_ROOT_SITES,     /* call sites */
     HAK_ROOT_POLICY,    /* written at the start by the policy, which lies above */
+    HAK_ROOT_LAYOUT,    /* struct hak_layout_line[], for debuggers: layout.h */
     HAK_ROOT_PARTS = 20 /* the others are for later versions */
 };
 

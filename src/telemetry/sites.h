@@ -29,7 +29,8 @@ struct hak_site {
     _Atomic(uint32_t) samples;     /* blocks that were looked at */
     _Atomic(uint32_t) live;        /* of those, the ones that live still */
     _Atomic(uint32_t) skipped;     /* not looked at because too many of the site's were alive */
-    _Atomic(uint32_t) huge_blocks; /* taken since the start: all of them */
+    _Atomic(uint32_t) large_blocks; /* beyond HAK_SMALL_MAX: all of them, and their sizes */
+    _Atomic(uint64_t) large_kib;
     _Atomic(uint64_t) life_kib;    /* sum over the samples that ended */
 };
 _Static_assert(sizeof(struct hak_site) <= HAK_CACHE_LINE, "one line each");
@@ -64,6 +65,8 @@ bool hak_sites_refilled(struct hak_heap *heap, size_t bytes);
 /* A large block in the place of one of `bytes` bytes, whose end will be seen; NULL: not this one.
  */
 void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, bool *zero);
+/* A block beyond HAK_SMALL_MAX was allocated. */
+void hak_site_count_large(uintptr_t address, size_t bytes);
 /* hak_large_free of a large block whose record names a sample. */
 bool hak_site_free_sample(void *p, uint32_t entry);
 

@@ -30,7 +30,7 @@ def includes(text: str) -> list[tuple[int, str, bool]]:
 
 
 # They describe the records of all layers to readers outside of the process.
-DESCRIBE_ALL = {"telemetry/root_internal.h", "telemetry/root.c"}
+DESCRIBE_ALL = {"telemetry/root_internal.h", "telemetry/root.c", "telemetry/layout.c"}
 
 
 def check_quoted(file_name: str, name: str, src: Path) -> str | None:
