@@ -5,6 +5,7 @@
 
 #include "heap/heap.h"
 #include "os/trace.h"
+#include "policy/policy.h"
 #include "space/failure.h"
 
 struct hak_options {
@@ -22,6 +23,9 @@ struct hak_options {
     bool prewarm_lazy;
     bool background_thread;
     bool check_mismatch; /* hardened library */
+#define HAK_POLICY_TEXT 1024u
+    char policy[HAK_POLICY_TEXT]; /* "off", "FILE" or "learn:FILE" */
+    bool cgroup;
 };
 extern struct hak_options hak_options;
 
@@ -67,6 +71,7 @@ struct hak_snapshot {
     size_t live_bytes, live_blocks; /* what the program holds, in blocks as they are given out */
     uint64_t failures[HAK_FAILURE_COUNT];
     struct hak_lock_counts locks[HAK_LOCK_COUNT];
+    struct hak_policy_summary policy;
     size_t held_bytes; /* of the window: slabs, large and huge blocks, caches */
 };
 void hak_snapshot_take(struct hak_snapshot *out);

@@ -49,6 +49,18 @@ static const struct control controls[] = {
     {"pool.acquired.retired", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_RETIRED])},
     {"pool.acquired.fresh", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_FRESH])},
     {"pool.soft_cap_reclaims", FROM_SNAPSHOT(pool.soft_cap_reclaims)},
+    {"policy.mode", FROM_SNAPSHOT(policy.mode)},
+    {"policy.ticks", FROM_SNAPSHOT(policy.ticks)},
+    {"policy.decisions", FROM_SNAPSHOT(policy.decisions)},
+    {"policy.give_back", FROM_SNAPSHOT(policy.knobs.give_back)},
+    {"policy.bins", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_BINS])},
+    {"policy.keep", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_KEEP])},
+    {"policy.age", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_AGE])},
+    {"policy.grow", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_GROW])},
+    {"policy.huge_pages", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_HUGE_PAGES])},
+    {"policy.prefault", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_PREFAULT])},
+    {"policy.slack", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_SLACK])},
+    {"policy.huge_keep", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_HUGE_KEEP])},
     {"failures.threshold", FROM_SNAPSHOT(failures[HAK_FAILURE_THRESHOLD])},
     {"failures.exhaustion", FROM_SNAPSHOT(failures[HAK_FAILURE_EXHAUSTION])},
     {"failures.map", FROM_SNAPSHOT(failures[HAK_FAILURE_MAP])},
@@ -112,6 +124,8 @@ static int control_soft_cap(const char *name, uint64_t *value, const uint64_t *n
 
 HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value)
 {
+    if (strcmp(name, "policy.write") == 0)
+        return new_value == NULL ? EINVAL : hak_policy_write(false);
     for (unsigned i = 0; i < CONTROLS; i++) {
         if (strcmp(controls[i].name, name) != 0)
             continue;

@@ -38,6 +38,7 @@ void hak_snapshot_take(struct hak_snapshot *out)
     if (HAK_HARDENED)
         report_without_kept(&out->large);
     hak_pool_stats(&out->pool);
+    hak_policy_summary(&out->policy);
     out->locks[HAK_LOCK_POOL_GROW] = out->pool.grow_lock;
     out->locks[HAK_LOCK_POOL_RETIRED] = out->pool.retired_lock;
     out->locks[HAK_LOCK_REGISTRY] = out->cache.registry_lock;

@@ -65,6 +65,9 @@ const char *hak_heap_why_not(const void *p);
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
 
+/* Slow paths call it now and then, with no lock held: what is done a few times a second. */
+void hak_heap_tick_any(void);
+
 /* Gives the calling thread its heap; NULL for a thread that is starting or ending, or without
  * memory. */
 struct hak_heap *hak_heap_open_slow(void);

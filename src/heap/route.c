@@ -23,6 +23,30 @@ static unsigned route_class_of(size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
+static void *route_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    void *p = hak_cache_refill(heap, cls, zero);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+    return p;
+}
+
+static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
+{
+    hak_cache_overflow(heap, cls, p);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+}
+
+/* Threads that only free blocks of others come by here. */
+static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
+{
+    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
+    hak_cache_free_remote(heap, cls, p);
+    if ((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= HAK_TICK_CALLS)
+        hak_heap_tick_any();
+}
+
 /* A block of a class whose bin has none; `bytes` and `align` are what was asked for. */
 static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
 {
@@ -30,10 +54,22 @@ static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
-        p = hak_cache_refill(heap, cls, zero);
+        p = route_refill(heap, cls, zero);
     else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
     return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
+}
+
+#define LARGE_TICK_CALLS 16u
+
+static void *route_large(size_t bytes, size_t align, bool *zero)
+{
+    static _Atomic(uint32_t) calls;
+    uint32_t now = hak_load_relaxed(&calls) + 1;
+    hak_store_relaxed(&calls, now); /* two threads may count as one: no harm */
+    if (now % LARGE_TICK_CALLS == 0)
+        hak_heap_tick_any();
+    return hak_large_alloc(bytes, align, zero);
 }
 
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
@@ -43,7 +79,7 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
     else if (hak_heap_self_slow() != NULL || hak_heap_started())
-        p = hak_large_alloc(bytes, align, zero);
+        p = route_large(bytes, align, zero);
     return p != NULL ? p
                      : route_no_memory(bytes, align,
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
@@ -121,9 +157,9 @@ static HAK_NOINLINE bool route_free(void *p)
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
     else if ((entry ^ front->tag) != kind)
-        hak_cache_free_remote(hak_heap_of_front(front), kind / 2, p);
+        route_free_remote(hak_heap_of_front(front), kind / 2, p);
     else
-        hak_cache_overflow(hak_heap_of_front(front), kind / 2, p);
+        route_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;
 }
 
