@@ -187,10 +187,20 @@ static void policy_weigh(struct hak_policy_state *s, const struct hak_policy_sna
     s->kib_ms += kib * (elapsed_ns / 1000000);
 }
 
-static uint64_t policy_ratio(uint64_t now, uint64_t sum, uint64_t plays)
+/* Processor time against the defaults', as a share of the run: a program that waits for most of its
+ * life can spare some, one that does not cannot. */
+static uint64_t policy_time_ratio(const struct hak_evidence *b, uint64_t cpu_us)
 {
-    uint64_t mean = hak_max(sum / plays, 1);
-    return hak_min(now * HAK_PPM / mean, RATIO_MOST);
+    uint64_t base_us = b->base_cpu_us / b->base_plays;
+    uint64_t run_us = hak_max(hak_max(b->base_us / b->base_plays, base_us), 1);
+    uint64_t less = (base_us - hak_min(base_us, cpu_us)) * HAK_PPM / run_us;
+    uint64_t more = (cpu_us - hak_min(base_us, cpu_us)) * HAK_PPM / run_us;
+    return hak_min(HAK_PPM + more - less, RATIO_MOST);
+}
+
+static uint64_t policy_memory_ratio(const struct hak_evidence *b, uint64_t kib)
+{
+    return hak_min(kib * HAK_PPM / hak_max(b->base_kib / b->base_plays, 1), RATIO_MOST);
 }
 
 #define RUN_LEAST_TICKS 3u /* with less there is little to learn from */
@@ -208,12 +218,12 @@ void hak_policy_end(struct hak_policy_state *s, const struct hak_policy_snapshot
         return;
     if (s->tried_arm == 0) {
         s->learned.base_plays = 1;
+        s->learned.base_us = s->watched_ns / 1000;
         s->learned.base_cpu_us = cpu_us;
         s->learned.base_kib = kib;
     } else {
-        hak_arm_play(&s->learned.arm[s->tried_knob][s->tried_arm],
-                     policy_ratio(cpu_us, b->base_cpu_us, b->base_plays),
-                     policy_ratio(kib, b->base_kib, b->base_plays));
+        hak_arm_play(&s->learned.arm[s->tried_knob][s->tried_arm], policy_time_ratio(b, cpu_us),
+                     policy_memory_ratio(b, kib));
     }
 }
 

@@ -26,6 +26,7 @@ void hak_evidence_add(struct hak_evidence *to, const struct hak_evidence *from)
     evidence_add(&to->runs, from->runs);
     evidence_add(&to->ticks, from->ticks);
     evidence_add(&to->base_plays, from->base_plays);
+    evidence_add(&to->base_us, from->base_us);
     evidence_add(&to->base_cpu_us, from->base_cpu_us);
     evidence_add(&to->base_kib, from->base_kib);
     for (unsigned k = 0; k < HAK_KNOBS; k++)

@@ -58,8 +58,7 @@ struct hak_knobs {
  * that were known then. */
 struct hak_arm_evidence {
     uint64_t plays, reward, squares; /* rewards in millionths; their squares in 10^-8 */
-    uint64_t time, memory;           /* sums of the ratios, in millionths: processor time, and
-                                      * resident bytes over time */
+    uint64_t time, memory;           /* sums of the ratios, in millionths: see hak_policy_end */
     uint64_t hints;                  /* ticks at which counters said that it may pay */
 };
 struct hak_mean_evidence {
@@ -67,7 +66,7 @@ struct hak_mean_evidence {
 };
 struct hak_evidence {
     uint64_t runs, ticks;                       /* that were watched */
-    uint64_t base_plays, base_cpu_us, base_kib; /* runs to their end with the defaults */
+    uint64_t base_plays, base_us, base_cpu_us, base_kib; /* whole runs with the defaults */
     struct hak_arm_evidence arm[HAK_KNOBS]
                                [HAK_ARMS];     /* nothing of the default: it is the measure */
     struct hak_mean_evidence bin[HAK_CLASSES]; /* blocks that a class's bins came to hold */

@@ -5,9 +5,9 @@
  *
  *   hakmem-policy 1
  *   runs 30 912                       that were watched, and ticks
- *   base 8 16123000 512000            runs with the defaults; sums of processor us and resident KiB
- *   arm keep all 5 2750000 152000000 4500000 5010000 112
- *   bin 64 912 932976                 weight, and sum of blocks times weight
+ *   base 8 20123000 16123000 512000   runs with the defaults; sums of us, processor us, resident
+ * KiB arm keep all 5 2750000 152000000 4500000 5010000 112 bin 64 912 932976 weight, and sum of
+ * blocks times weight
  *
  * An arm: plays; sums of reward, its squares, time, memory; hints. */
 #include "policy/policy.h"
@@ -34,7 +34,7 @@ size_t hak_policy_print(const struct hak_evidence *e, char *buffer, size_t size)
     hak_text_string(&text, FILE_FIRST_LINE "\nruns");
     file_numbers(&text, (uint64_t[]){e->runs, e->ticks}, 2);
     hak_text_string(&text, "base");
-    file_numbers(&text, (uint64_t[]){e->base_plays, e->base_cpu_us, e->base_kib}, 3);
+    file_numbers(&text, (uint64_t[]){e->base_plays, e->base_us, e->base_cpu_us, e->base_kib}, 4);
     for (unsigned k = 0; k < HAK_KNOBS; k++) {
         for (unsigned a = 1; a < HAK_ARMS; a++) {
             const struct hak_arm_evidence *arm = &e->arm[k][a];
@@ -157,8 +157,9 @@ static bool file_line(struct words *w, struct hak_evidence *e)
     if (file_is(word, length, "runs"))
         return file_numbers_of(w, (uint64_t *[]){&e->runs, &e->ticks}, 2) && file_end(w);
     if (file_is(word, length, "base"))
-        return file_numbers_of(w, (uint64_t *[]){&e->base_plays, &e->base_cpu_us, &e->base_kib},
-                               3) &&
+        return file_numbers_of(
+                   w, (uint64_t *[]){&e->base_plays, &e->base_us, &e->base_cpu_us, &e->base_kib},
+                   4) &&
                file_end(w);
     if (file_is(word, length, "arm"))
         return file_arm(w, e);

@@ -81,7 +81,7 @@ size_t hak_retired_budget_slots(void)
     else
         slots = hak_max(KEPT_MIN_SLOTS, kept_in_use_slots() / KEPT_SHARE) +
                 hak_load_relaxed(&hak_pool.extra_slots);
-    return slots / (1 + give_back) + prewarmed;
+    return (slots >> give_back) + prewarmed;
 }
 
 size_t hak_retired_room(void)

@@ -79,7 +79,8 @@ static void without_a_limit_nothing_is_given_back(void **state)
 
 static struct hak_evidence evidence_for(unsigned knob, unsigned arm)
 {
-    struct hak_evidence e = {.base_plays = 3, .base_cpu_us = 3000000, .base_kib = 300000};
+    struct hak_evidence e = {
+        .base_plays = 3, .base_us = 3000000, .base_cpu_us = 3000000, .base_kib = 300000};
     for (int i = 0; i < 5; i++)
         hak_arm_play(&e.arm[knob][arm], 800000, HAK_PPM);
     return e;
@@ -153,6 +154,14 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     assert_in_range(arm->time, 1099000, 1101000);
     assert_in_range(arm->memory, 499000, 501000);
     assert_in_range(arm->reward, 649000, 651000); /* 2 - 1.1 - 0.25 */
+    /* now of a program that waits for three quarters of its time */
+    e.base_cpu_us = 3 * (101 * TICK / 1000) / 4;
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    run(100, 50, 64);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 1251000, 1254000);
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    run(100, 5, 64);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 796000, 799000);
 }
 
 static void a_run_of_a_moment_teaches_nothing(void **state)
