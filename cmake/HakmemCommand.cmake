@@ -12,9 +12,14 @@ endif()
 
 file(RELATIVE_PATH libdir_from_bindir "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 
+# It reads other processes' records with the allocator's own layers, which are part of it for that: see
+# cmd/hakmem/image.h. Its own memory is libc's.
+list(APPEND sources "${PROJECT_SOURCE_DIR}/src/api/snapshot.c")
+
 add_executable(hakmem_command ${sources})
-target_link_libraries(hakmem_command PRIVATE hakmem_test_flags)
-target_include_directories(hakmem_command PRIVATE "${PROJECT_SOURCE_DIR}/cmd/hakmem")
+target_link_libraries(hakmem_command PRIVATE hakmem_test_flags hak_policy_lib)
+target_include_directories(hakmem_command PRIVATE
+    "${PROJECT_SOURCE_DIR}/cmd/hakmem" "${PROJECT_SOURCE_DIR}/src")
 target_compile_options(hakmem_command PRIVATE -Wconversion -Wmissing-prototypes)
 target_compile_definitions(hakmem_command PRIVATE
     HAKMEM_VERSION="${PROJECT_VERSION}"

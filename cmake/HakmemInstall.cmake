@@ -21,6 +21,14 @@ if(TARGET hakmem_command)
     install(TARGETS hakmem_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+# gdb looks for a script below its auto-load folder by the full name of each library that it loads; the prefix is that of
+# the installation, which may be another than that of the build.
+foreach(name hakmem hakmem-prefixed hakmem-hardened)
+    install(FILES tools/gdb/hakmem-gdb.py
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}"
+        RENAME "lib${name}.so.${PROJECT_VERSION}-gdb.py")
+endforeach()
+
 if(EXISTS "${PROJECT_SOURCE_DIR}/cmd/hakmem/completion.bash")
     install(FILES cmd/hakmem/completion.bash
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME hakmem)

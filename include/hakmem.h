@@ -31,7 +31,8 @@ const char *hakmem_version(void);
 
 /* Reads or sets a value by name. `value` receives the present value when it is not NULL;
  * `new_value` is set when it is not NULL. Returns 0, ENOENT (no such name), EPERM (the value can
- * only be read) or EINVAL (out of range); then nothing was done. Names: docs/control.md;
+ * only be read) or EINVAL (out of range); then nothing was done. Figures, options that can be set
+ * while the program runs, and figures of single size classes; names: docs/control.md;
  * hakmem_ctl_name(i) for i = 0, 1, ... until NULL lists them. Bytes, counts and nanoseconds, as the
  * name's ending says. */
 int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes docs/options.md of the option table in src/api/options.c, and docs/control.md of the table in src/api/control.c.
+"""Makes docs/options.md of the option table in src/api/options.c, and docs/control.md of the tables in
+src/api/snapshot.c and src/api/settings.c.
 
     options_md.py [--check]      --check: fails if a file is not what it would write
 
@@ -35,16 +36,43 @@ Names of hakmem's predecessor that are accepted, with one warning, and change no
 | option | because |
 |---|---|
 """
+SETTING = re.compile(r'^\s*\{"(option\.\w+)", SETTING_(\w+), &hak_options\.(\w+), (\w+)\},', re.M)
+CLASS_VALUE = re.compile(r'^\s*\{"(\w+)", CLASS_\w+\}, /\* (.*) \*/$', re.M)
+
 CONTROL_HEAD = """# Names for hakmem_ctl
 
-Made by tools/options_md.py from src/api/control.c. All are 64-bit. `hakmem_ctl_name(i)` lists them; they can only be read.
+Made by tools/options_md.py from src/api/snapshot.c and src/api/settings.c. All values are 64-bit. `hakmem_ctl_name(i)` lists the
+names of the first two tables.
 
-One more can also be set: `class.SIZE.soft_cap_bytes` (SIZE from 1 to 65536; 0: no cap) is how much memory, in slots of 64 KiB, the
-class of blocks of SIZE bytes may use before all threads are made to take in what was freed for them; only then is memory mapped for
-it. A thread places small sizes in coarser classes (powers of two) until it uses more memory; a cap holds for the class itself.
+## Figures
+
+They can only be read: setting one is EPERM.
 
 | name | |
 |---|---|
+"""
+SETTINGS_HEAD = """
+## Options that can be set while the program runs
+
+Each is the option of the same name ([options.md](options.md)), and holds from the next slow path on. A value out of range is EINVAL
+and changes nothing. They can be read by any thread, and are to be set by one at a time. A limit below what is in use takes nothing
+away; it holds for what is asked for next.
+
+| name | values |
+|---|---|
+"""
+CLASSES_HEAD = """
+## Single size classes
+
+`class.SIZE.NAME` is about the class in which blocks of SIZE bytes are (1 to 65536, else EINVAL). A thread places small sizes in coarser
+classes (powers of two) until it uses more memory.
+
+| NAME | |
+|---|---|
+"""
+CLASSES_TAIL = """
+`soft_cap_bytes` is how much memory, in slots of 64 KiB, the class may use before all threads are made to take in what was freed for
+them; only then is memory mapped for it.
 """
 
 
@@ -62,12 +90,17 @@ def options_page() -> str:
 
 
 def control_page() -> str:
-    names = CONTROL.findall((ROOT / "src/api/control.c").read_text(encoding="utf-8"))
+    names = CONTROL.findall((ROOT / "src/api/snapshot.c").read_text(encoding="utf-8"))
     if not names:
-        sys.exit("options_md.py: found no table in src/api/control.c")
+        sys.exit("options_md.py: found no table in src/api/snapshot.c")
     unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
     rows = [f"| `{n}` | {'see learning.md' if n.startswith('policy.') else next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
-    return CONTROL_HEAD + "".join(rows)
+    settings = (ROOT / "src/api/settings.c").read_text(encoding="utf-8")
+    set_rows = [f"| `{name}` | {'0 or 1' if kind == 'FLAG' else 'a number'} |\n" for name, kind, *_ in SETTING.findall(settings)]
+    class_rows = [f"| `{name}` | {meaning} |\n" for name, meaning in CLASS_VALUE.findall(settings)]
+    if not set_rows or not class_rows:
+        sys.exit("options_md.py: found no tables in src/api/settings.c")
+    return CONTROL_HEAD + "".join(rows) + SETTINGS_HEAD + "".join(set_rows) + CLASSES_HEAD + "".join(class_rows) + CLASSES_TAIL
 
 
 def main() -> int:

@@ -155,8 +155,21 @@ def shell_scripts() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in candidates if path.exists() and "data" not in path.parts]
 
 
+def lint_python(totals: Totals) -> None:
+    """The Python package and what else is checked like it."""
+    scripts = ["tools/gdb", "tests/gdb", "tools/examples.py", "tools/examples_workload.py"]
+    ruff = ["build/venv/bin/ruff", "--config", "python/pyproject.toml"]
+    counted_step(totals, "ruff", "ruff", [*ruff, "check", "--no-cache", "python", *scripts])
+    counted_step(totals, "ruff: format", "ruff-format", [*ruff, "format", "--no-cache", "--check", "python"])
+    counted_step(totals, "mypy", "mypy", ["build/venv/bin/mypy", "--config-file", "python/pyproject.toml",
+                                          "--cache-dir", "build/mypy", "python/src"])
+
+
 def lint(totals: Totals) -> None:
-    """Formatting, clang-tidy, shellcheck. clang-tidy needs the compile commands of the clang preset."""
+    """Formatting, clang-tidy, shellcheck, manual pages, Python. clang-tidy needs the compile commands of clang."""
+    pages = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "man").iterdir())
+    counted_step(totals, "man", "man", ["mandoc", "-T", "lint", "-W", "warning", *pages])
+    lint_python(totals)
     counted_step(totals, "format", "format", ["tools/format.sh", "--check"])
     counted_step(totals, "shellcheck", "shellcheck", ["shellcheck", "--external-sources", *shell_scripts()])
     configured = (ROOT / "build" / "clang" / "compile_commands.json").exists()

@@ -12,14 +12,14 @@ venv=build/venv
 stamp=$venv/made-for
 logs=build/logs
 wanted=$(sha256sum python/pyproject.toml)
-[[ ! -x $venv/bin/pytest || "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]] || exit 0
+[[ ! -x $venv/bin/ruff || "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]] || exit 0
 
 packages_install "${PACKAGES_VENV[@]}"
 mkdir -p "$logs"
 printf 'set-up: Python packages into %s ... ' "$venv"
 rm -rf "$venv"
 if /usr/bin/env -u PYTHONPATH python3 -m venv "$venv" >"$logs/setup-venv.log" 2>&1 &&
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -e 'python[test]' >>"$logs/setup-venv.log" 2>&1; then
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -e 'python[test,lint]' >>"$logs/setup-venv.log" 2>&1; then
     printf '%s\n' "$wanted" >"$stamp"
     echo ok
 else

@@ -10,10 +10,10 @@ _hakmem_offer() {
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
 }
 
-# run, version and help, and NAME for each program hakmem-NAME on PATH.
+# The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run version help
+    printf '%s\n' run stat version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -49,6 +49,24 @@ _hakmem_run() {
     fi
 }
 
+# Options, or processes that run with hakmem: the word before is no option that takes a value.
+_hakmem_process() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    case "$previous" in
+        -o | --output | --load) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
+        --by) _hakmem_offer 'class fill age owner' ;;
+        -d | --delay | -n | --iterations | --limit | --sort) ;;
+        *)
+            if [[ $current == -* ]]; then
+                _hakmem_offer "$1"
+            else
+                _hakmem_offer "$(grep -l /libhakmem /proc/[0-9]*/maps 2>/dev/null | cut -d/ -f3)"
+            fi
+            ;;
+    esac
+}
+
 _hakmem() {
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -65,6 +83,9 @@ _hakmem() {
                 _hakmem_offer "list compare report docs"
             fi
             ;;
+        stat) _hakmem_process '--json --openmetrics --superslabs --samples --output --watch --help' ;;
+        top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
+        map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;
         *) mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}") ;;
     esac

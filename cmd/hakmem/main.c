@@ -8,8 +8,11 @@
  * that a takeover will work  script.c, secure.c, allocators.c   parts of the proof loader.c    asks
  * the program's loader         closure.c    does without it find.c      programs library.c    the
  * library elf_file.c  reads ELF files                   util.c       messages and text */
+#include "doctor.h"
+#include "explain.h"
 #include "external.h"
 #include "run.h"
+#include "stat.h"
 #include "util.h"
 #include "version.h"
 
@@ -30,6 +33,10 @@ static const struct command {
     void (*help)(void);
 } commands[] = {
     {"run", "run a program with hakmem as its memory allocator", main_run, hak_run_help},
+    {"stat", "tell where the memory of a process is", hak_stat, hak_stat_help},
+    {"doctor", "look for what stands in the way of hakmem, or costs memory", hak_doctor,
+     hak_doctor_help},
+    {"explain", "tell why allocations of a process failed", hak_explain, hak_explain_help},
     {"version", "print the versions of this command and of the library", main_version,
      main_print_version_help},
     {"help", "tell about a command", main_help, main_print_help_help},

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,43 @@ unsigned hak_edit_distance(const char *a, const char *b)
             cost[i][j] = best;
         }
     return cost[rows][columns];
+}
+
+const char *hak_nearest(const char *text, const char *const *names, size_t count)
+{
+    const char *nearest = NULL;
+    unsigned best = 3;
+    for (size_t i = 0; i < count; i++) {
+        unsigned distance = hak_edit_distance(text, names[i]);
+        if (distance < best) {
+            best = distance;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+int hak_parse_pid(const char *text)
+{
+    char *end;
+    errno = 0;
+    long pid = strtol(text, &end, 10);
+    bool digits = *text >= '0' && *text <= '9';
+    return digits && *end == '\0' && errno == 0 && pid > 0 && pid <= INT_MAX ? (int)pid : 0;
+}
+
+const char *hak_bytes_text(char *out, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+    while (value >= 1000 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    (void)snprintf(out, 16, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
+                   units[unit]);
+    return out;
 }
 
 void hak_strings_add(struct hak_strings *list, char *owned)

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* As env(1), nice(1), timeout(1) and the shells have them, so that callers can tell whose status
  * they see. */
@@ -36,6 +37,15 @@ bool hak_starts_with(const char *text, const char *prefix);
 /* How many letters to insert, delete, replace or swap to make `b` of `a`; texts above 63 letters
  * are "far". */
 unsigned hak_edit_distance(const char *a, const char *b);
+
+/* The one of the names that was probably meant; NULL: none is near. */
+const char *hak_nearest(const char *text, const char *const *names, size_t count);
+
+/* The number of a process, of decimal digits only; 0: it is none. */
+int hak_parse_pid(const char *text);
+
+/* "12.3 MiB", in the caller's buffer of 16, which is returned. */
+const char *hak_bytes_text(char *out, uint64_t bytes);
 
 /* A growing list of strings that it owns. All zero bytes is an empty list. */
 struct hak_strings {

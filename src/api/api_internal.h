@@ -3,6 +3,7 @@
  * api: what its files share. */
 #pragma once
 
+#include "api/snapshot.h"
 #include "heap/heap.h"
 #include "os/trace.h"
 #include "policy/policy.h"
@@ -13,6 +14,7 @@ struct hak_options {
     bool stage_stats; /* the pool's stages on stderr at exit */
     uint64_t superslab_max_cached;
     uint64_t superslab_max_memory_mb; /* 0: by what is in use */
+    size_t trim_threshold_bytes;      /* mallopt's, instead; 0: none */
     uint64_t superslab_ttl_sec;
     uint64_t huge_pages_from_mb;
     bool lock_stats;             /* the locks on stderr at exit */
@@ -36,6 +38,9 @@ void hak_options_read(char **environment);
 /* What the options say of the pool. */
 struct hak_pool_config hak_options_pool_config(void);
 
+/* What was read or set since holds from now on. */
+void hak_options_apply_limits(void);
+
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
 
@@ -51,32 +56,11 @@ void hak_foreign_free(void *p);
 _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 
-/* The locks, those of all heaps as one. */
-enum hak_lock_name {
-    HAK_LOCK_POOL_GROW,
-    HAK_LOCK_POOL_RETIRED,
-    HAK_LOCK_WINDOW,
-    HAK_LOCK_RECORDS,
-    HAK_LOCK_REGISTRY,
-    HAK_LOCK_HEAPS,
-    HAK_LOCK_COUNT
-};
-extern HAK_HIDDEN const char *const hak_lock_names[HAK_LOCK_COUNT];
-
-/* Everything that can be read by name, see control.c. */
-struct hak_snapshot {
-    struct hak_cache_usage cache;
-    struct hak_large_stats large;
-    struct hak_pool_stats pool;
-    size_t live_bytes, live_blocks; /* what the program holds, in blocks as they are given out */
-    uint64_t failures[HAK_FAILURE_COUNT];
-    struct hak_lock_counts locks[HAK_LOCK_COUNT];
-    struct hak_policy_summary policy;
-    size_t held_bytes; /* of the window: slabs, large and huge blocks, caches */
-};
 void hak_snapshot_take(struct hak_snapshot *out);
-/* The value that hakmem_ctl_name(index) names, as the snapshot has it. */
-uint64_t hak_control_value(const struct hak_snapshot *s, unsigned index);
+/* As hakmem_ctl, which asks one after the other; ENOENT: not one of these names. */
+int hak_setting_control(const char *name, uint64_t *value, const uint64_t *new_value);
+int hak_class_control(const char *name, uint64_t *value, const uint64_t *new_value);
+const char *hak_setting_name(unsigned index); /* NULL behind the last */
 /* Sets how much memory the class of a size may use before others are made to give back. False: no
  * class has this size. */
 bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes);

@@ -28,7 +28,7 @@ static void json_controls(struct hak_text *text, const struct hak_snapshot *s)
 {
     json_key(text, ",\n ", "control");
     const char *name;
-    for (unsigned i = 0; (name = hakmem_ctl_name(i)) != NULL; i++)
+    for (unsigned i = 0; (name = hak_control_name(i)) != NULL; i++)
         json_number(text, i == 0 ? "{\n  " : ",\n  ", name, hak_control_value(s, i));
     hak_text_string(text, "}");
 }

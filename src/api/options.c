@@ -281,14 +281,15 @@ static void options_trace(void)
         hak_trace_kinds |= (uint32_t)hak_options.trace[kind] << kind;
     if (!HAK_CHECKS && hak_trace_kinds != 0)
         options_warn("only the debug build of the library prints single events", "", 0, "", "");
-    hak_failure_trace(hak_options.trace_failures);
 }
 
 struct hak_pool_config hak_options_pool_config(void)
 {
     return (struct hak_pool_config){
         .retired_max_count = hak_options.superslab_max_cached,
-        .retired_max_bytes = hak_options.superslab_max_memory_mb << 20,
+        .retired_max_bytes = hak_options.trim_threshold_bytes != 0
+                                 ? hak_options.trim_threshold_bytes
+                                 : hak_options.superslab_max_memory_mb << 20,
         .retired_max_age_ns = hak_options.superslab_ttl_sec * 1000000000u,
         .huge_pages_from_bytes = hak_options.huge_pages_from_mb << 20,
     };
@@ -324,7 +325,7 @@ static void options_policy(void)
                      "");
 }
 
-static void options_apply(void)
+void hak_options_apply_limits(void)
 {
     struct hak_pool_config config = hak_options_pool_config();
     hak_pool_configure(&config);
@@ -332,6 +333,12 @@ static void options_apply(void)
     if (HAK_HARDENED)
         hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch});
     hak_pool_set_limit(limit == 0 ? 0 : hak_max(limit / HAK_SUPERSLAB_BYTES, 1));
+    hak_failure_trace(hak_options.trace_failures);
+}
+
+static void options_apply(void)
+{
+    hak_options_apply_limits();
     options_trace();
     options_policy();
     options_prewarm();

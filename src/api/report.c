@@ -11,9 +11,6 @@
 #include <limits.h>
 #include <string.h>
 
-const char *const hak_lock_names[HAK_LOCK_COUNT] = {"pool_grow", "pool_retired", "window",
-                                                    "records",   "registry",     "heaps"};
-
 /* What waits in quarantine is not the program's any more. */
 static void report_without_kept(struct hak_large_stats *large)
 {
@@ -39,16 +36,9 @@ void hak_snapshot_take(struct hak_snapshot *out)
         report_without_kept(&out->large);
     hak_pool_stats(&out->pool);
     hak_policy_summary(&out->policy);
-    out->locks[HAK_LOCK_POOL_GROW] = out->pool.grow_lock;
-    out->locks[HAK_LOCK_POOL_RETIRED] = out->pool.retired_lock;
-    out->locks[HAK_LOCK_REGISTRY] = out->cache.registry_lock;
-    out->locks[HAK_LOCK_HEAPS] = out->cache.heap_locks;
     hak_space_add_lock_counts(&out->locks[HAK_LOCK_WINDOW]);
     hak_meta_add_lock_counts(&out->locks[HAK_LOCK_RECORDS]);
-    out->live_bytes = out->cache.used_bytes + out->large.large_bytes + out->large.huge_bytes;
-    out->live_blocks = out->cache.used_blocks + out->large.large_blocks + out->large.huge_blocks;
-    out->held_bytes = out->cache.slab_bytes + out->large.large_bytes + out->large.huge_bytes +
-                      out->pool.retired_now * HAK_SUPERSLAB_BYTES;
+    hak_snapshot_sum(out);
 }
 
 HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)

@@ -96,5 +96,7 @@ static inline uint32_t hak_run_starts32(uint32_t set, unsigned n)
 /* The positions that are multiples of n, n a power of two up to 32. */
 static inline uint32_t hak_aligned_starts32(unsigned n)
 {
-    return n >= 32 ? 1u : UINT32_MAX / hak_low_bits32(n);
+    static const uint32_t starts[] = {UINT32_MAX, 0x55555555, 0x11111111,
+                                      0x01010101, 0x00010001, 1};
+    return starts[hak_ctz64(n)];
 }

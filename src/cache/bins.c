@@ -25,7 +25,8 @@
 #define BIN_STREAK 2u
 #define REFILL_MAX_SLABS 4u
 
-struct hak_cache_knobs hak_cache_knobs = {.idle_ticks = 16, .bin_bytes = (size_t)256 << 10};
+struct hak_cache_knobs hak_cache_knobs = {
+    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .bin_bytes = (size_t)256 << 10};
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
  * two long. */

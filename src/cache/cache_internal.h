@@ -5,6 +5,16 @@
 
 #include "cache/cache.h"
 
+/* All heaps: threads.c. */
+struct hak_registry {
+    struct hak_lock lock;
+    _Atomic(struct hak_heap *) all;
+    struct hak_heap *free;
+    uint32_t last_tag;
+    _Atomic(unsigned) dead; /* heaps whose threads a fork left behind */
+};
+extern HAK_HIDDEN struct hak_registry hak_registry;
+
 /* The list for a slab: by the share of its blocks that it could give. */
 static inline unsigned hak_heap_list_for(const struct hak_slab *s)
 {

@@ -24,28 +24,22 @@ struct hak_front hak_front_shared = {.tag = 0xFFFFFEu << HAK_TAG_SHIFT, .bins = 
 __thread struct hak_front *hak_self __attribute__((tls_model("initial-exec"))) = &hak_front_none;
 struct hak_heap *hak_orphans;
 
-static struct {
-    struct hak_lock lock;
-    _Atomic(struct hak_heap *) all;
-    struct hak_heap *free;
-    uint32_t last_tag;
-    _Atomic(unsigned) dead; /* heaps whose threads a fork left behind */
-} registry;
+struct hak_registry hak_registry;
 
 static struct hak_heap *registry_new_heap_locked(void)
 {
-    if (registry.last_tag >= TAG_MAX)
+    if (hak_registry.last_tag >= TAG_MAX)
         return NULL;
     struct hak_heap *heap = hak_meta_alloc(sizeof *heap);
     if (heap == NULL)
         return NULL;
     memset(heap, 0, offsetof(struct hak_heap, stack_arena));
-    heap->front.tag = ++registry.last_tag << HAK_TAG_SHIFT;
+    heap->front.tag = ++hak_registry.last_tag << HAK_TAG_SHIFT;
     memcpy(heap->front.tiny_kind, hak_tables.coarse_kind, sizeof heap->front.tiny_kind);
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
-    heap->next_heap = hak_load_relaxed(&registry.all);
-    hak_store_release(&registry.all, heap); /* ORDER: [heap-list] walkers see a whole heap */
+    heap->next_heap = hak_load_relaxed(&hak_registry.all);
+    hak_store_release(&hak_registry.all, heap); /* ORDER: [heap-list] walkers see a whole heap */
     return heap;
 }
 
@@ -58,7 +52,7 @@ void hak_cache_refresh(struct hak_heap *heap)
 
 struct hak_heap *hak_cache_first_heap(void)
 {
-    return hak_load_acquire(&registry.all); /* ORDER: [heap-list] */
+    return hak_load_acquire(&hak_registry.all); /* ORDER: [heap-list] */
 }
 
 int hak_cache_start(void)
@@ -70,15 +64,15 @@ int hak_cache_start(void)
 
 struct hak_heap *hak_cache_thread_start(void)
 {
-    hak_lock(&registry.lock);
-    struct hak_heap *heap = registry.free;
+    hak_lock(&hak_registry.lock);
+    struct hak_heap *heap = hak_registry.free;
     if (heap != NULL)
-        registry.free = heap->next_free;
+        hak_registry.free = heap->next_free;
     else
         heap = registry_new_heap_locked();
     if (heap != NULL)
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
-    hak_unlock(&registry.lock);
+    hak_unlock(&hak_registry.lock);
     if (heap != NULL)
         hak_cache_refresh(heap), heap->end_rounds = 0;
     return heap;
@@ -112,11 +106,11 @@ void hak_heap_abandon(struct hak_heap *heap)
 void hak_cache_thread_end(struct hak_heap *heap)
 {
     hak_heap_abandon(heap);
-    hak_lock(&registry.lock);
+    hak_lock(&hak_registry.lock);
     hak_store_relaxed(&heap->thread, (uintptr_t)0);
-    heap->next_free = registry.free;
-    registry.free = heap;
-    hak_unlock(&registry.lock);
+    heap->next_free = hak_registry.free;
+    hak_registry.free = heap;
+    hak_unlock(&hak_registry.lock);
 }
 
 void hak_cache_tick_any(void)
@@ -144,7 +138,7 @@ void hak_cache_tick_any(void)
 static struct hak_heap *registry_next_dead(void)
 {
     struct hak_heap *found = NULL;
-    hak_lock(&registry.lock);
+    hak_lock(&hak_registry.lock);
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL;
          h = h->next_heap) {
         if (h->dead) {
@@ -152,17 +146,17 @@ static struct hak_heap *registry_next_dead(void)
              * counts as one that the child's own thread was working on, and is left alone there. */
             hak_store_relaxed(&h->thread, hak_os_this_thread());
             h->dead = false;
-            hak_sub_relaxed(&registry.dead, 1u);
+            hak_sub_relaxed(&hak_registry.dead, 1u);
             found = h;
         }
     }
-    hak_unlock(&registry.lock);
+    hak_unlock(&hak_registry.lock);
     return found;
 }
 
 void hak_registry_bury(void)
 {
-    while (HAK_UNLIKELY(hak_load_relaxed(&registry.dead) != 0)) {
+    while (HAK_UNLIKELY(hak_load_relaxed(&hak_registry.dead) != 0)) {
         struct hak_heap *heap = registry_next_dead();
         if (heap == NULL)
             return;
@@ -224,7 +218,7 @@ void hak_cache_usage(struct hak_cache_usage *out)
         out->heaps += hak_load_relaxed(&h->thread) != 0;
         hak_lock_add_counts(&h->lock, &out->heap_locks);
     }
-    hak_lock_add_counts(&registry.lock, &out->registry_lock);
+    hak_lock_add_counts(&hak_registry.lock, &out->registry_lock);
 }
 
 /* --- fork --- */
@@ -232,7 +226,7 @@ void hak_cache_usage(struct hak_cache_usage *out)
 bool hak_cache_fork_child(struct hak_heap *mine)
 {
     bool mine_is_lost = false;
-    hak_lock_recover(&registry.lock); /* its lists change by single stores */
+    hak_lock_recover(&hak_registry.lock); /* its lists change by single stores */
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         if (hak_lock_is_mine(&h->lock)) {
             mine_is_lost |= h == mine; /* a signal handler forked in the midst of it, and may want
@@ -247,7 +241,7 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         if (thread == 0 || thread == hak_os_this_thread() || hak_load_relaxed(&h->lost) || h->dead)
             continue;
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
-        hak_add_relaxed(&registry.dead, 1u);
+        hak_add_relaxed(&hak_registry.dead, 1u);
     }
     struct hak_heap *fresh =
         hak_load_relaxed(&hak_orphans->lost) ? registry_new_heap_locked() : NULL;

@@ -78,7 +78,7 @@ void *hak_hard_alloc(size_t size_bytes, size_t align_bytes, enum hak_maker maker
     if (HAK_LIKELY(align_bytes <= HAK_ALIGNMENT))
         return blocks_malloc(size_bytes, how);
     blocks_start();
-    if (size_bytes >= HAK_SMALL_MAX || align_bytes > HAK_SMALL_MAX)
+    if (size_bytes >= HAK_SLOT_BYTES || align_bytes > HAK_SLOT_BYTES)
         return hak_hard_large_alloc(size_bytes, how);
     void *p = hak_heap_aligned(align_bytes, size_bytes + 1);
     if (p == NULL)

@@ -113,7 +113,7 @@ void *hak_heap_calloc(size_t bytes)
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
     unsigned cls = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
-    while (hak_class(cls)->size_bytes % align != 0)
+    while (cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes % align != 0)
         cls++;
     return cls;
 }
@@ -122,7 +122,7 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
 {
     bool zero;
     hak_heap_self_slow();
-    if (align_bytes > HAK_SMALL_MAX || size_bytes > HAK_SMALL_MAX)
+    if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
         return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, cls * 2u);

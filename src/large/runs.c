@@ -33,10 +33,22 @@ static unsigned runs_slots(size_t bytes)
     return (unsigned)((bytes + HAK_SLOT_BYTES - 1) >> HAK_SLOT_SHIFT);
 }
 
+/* Of a block that fills its slots: one slot more, of which at most a page is ever touched, so that
+ * it has a colour too. Of longer blocks that would use up too much of the window. */
+#define COLOUR_MOST_SLOTS 8u
+
+static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
+{
+    unsigned slots = runs_slots(bytes);
+    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_PAGE_BYTES / 2;
+    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= COLOUR_MOST_ALIGN ? slots + 1
+                                                                                  : slots;
+}
+
 static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
 {
     size_t slot;
-    unsigned slots = runs_slots(bytes);
+    unsigned slots = runs_slots_coloured(bytes, align_bytes);
     if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
         return NULL;
     struct hak_slab *s = hak_slab_record(slot);

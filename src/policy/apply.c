@@ -5,6 +5,7 @@
  * lock of a layer below is held meanwhile but for a moment's reading. See policy.h. */
 #include "os/trace.h"
 #include "policy/policy.h"
+#include "telemetry/telemetry.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,23 +28,46 @@ static struct {
 
 /* --- knobs --- */
 
-static void apply_knobs(const struct hak_knobs *k)
+/* An arm that is not the default. Defaults are left as they are: options have set some of them. */
+static void apply_arm(enum hak_knob knob, uint64_t value)
 {
-    const uint64_t *v = k->value;
-    const bool *fixed = policy.state.fixed;
-    hak_store_relaxed(&hak_cache_knobs.bin_bytes, v[HAK_KNOB_BINS]);
-    hak_store_relaxed(&hak_pool_knobs.keep_percent, v[HAK_KNOB_KEEP]);
-    hak_store_relaxed(&hak_pool_knobs.grow_percent, v[HAK_KNOB_GROW]);
-    hak_store_relaxed(&hak_pool_knobs.prefault, v[HAK_KNOB_PREFAULT]);
-    hak_store_relaxed(&hak_pool_knobs.slack_percent, v[HAK_KNOB_SLACK]);
-    hak_store_relaxed(&hak_pool_knobs.huge_keep_bytes, v[HAK_KNOB_HUGE_KEEP]);
-    hak_store_relaxed(&hak_pool_knobs.give_back, k->give_back);
-    if (!fixed[HAK_KNOB_AGE]) {
-        hak_pool_set_age(v[HAK_KNOB_AGE]);
-        hak_store_relaxed(&hak_cache_knobs.idle_ticks, hak_max(1, v[HAK_KNOB_AGE] / AGE_NS_A_TICK));
+    switch (knob) {
+    case HAK_KNOB_BINS:
+        hak_store_relaxed(&hak_cache_knobs.bin_bytes, value);
+        break;
+    case HAK_KNOB_KEEP:
+        hak_store_relaxed(&hak_pool_knobs.keep_percent, value);
+        break;
+    case HAK_KNOB_AGE:
+        hak_pool_set_age(value);
+        hak_store_relaxed(&hak_cache_knobs.idle_ticks, hak_max(1, value / AGE_NS_A_TICK));
+        break;
+    case HAK_KNOB_GROW:
+        hak_store_relaxed(&hak_pool_knobs.grow_percent, value);
+        break;
+    case HAK_KNOB_HUGE_PAGES:
+        hak_pool_set_huge_pages_from(value);
+        break;
+    case HAK_KNOB_PREFAULT:
+        hak_store_relaxed(&hak_pool_knobs.prefault, value);
+        break;
+    case HAK_KNOB_SLACK:
+        hak_store_relaxed(&hak_pool_knobs.slack_percent, value);
+        break;
+    case HAK_KNOB_SPARE:
+        hak_store_relaxed(&hak_cache_knobs.spare_bytes, value);
+        break;
+    default:
+        hak_store_relaxed(&hak_pool_knobs.huge_keep_bytes, value);
+        break;
     }
-    if (!fixed[HAK_KNOB_HUGE_PAGES])
-        hak_pool_set_huge_pages_from(v[HAK_KNOB_HUGE_PAGES]);
+}
+
+static void apply_arms(const struct hak_policy_state *s)
+{
+    for (unsigned k = 0; k < HAK_KNOBS; k++)
+        if (s->arm[k] != 0)
+            apply_arm(k, hak_knob_info[k].arm[s->arm[k]].value);
 }
 
 static void apply_bins(const struct hak_evidence *e)
@@ -61,6 +85,11 @@ static void snapshot_heaps(struct hak_policy_snapshot *s)
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         s->slow_calls += hak_load_relaxed(&h->stats.refills) + hak_load_relaxed(&h->stats.drains);
         s->heaps += hak_load_relaxed(&h->thread) != 0;
+        s->purged_bytes += hak_load_relaxed(&h->stats.purged_bytes);
+        if (!hak_load_relaxed(&h->lost) && hak_try_lock(&h->lock)) {
+            s->spare_bytes += h->free_bytes;
+            hak_unlock(&h->lock);
+        }
     }
 }
 
@@ -109,7 +138,8 @@ static void snapshot_trace(const struct hak_policy_snapshot *s)
 {
     HAK_TRACE(HAK_TRACE_POLICY, "event", "tick", {"now_ns", s->now_ns}, {"cpu_ns", s->cpu_ns},
               {"faults", s->faults}, {"resident_bytes", s->resident_bytes},
-              {"kept_bytes", s->kept_bytes}, {"slow_calls", s->slow_calls},
+              {"kept_bytes", s->kept_bytes}, {"spare_bytes", s->spare_bytes},
+              {"purged_bytes", s->purged_bytes}, {"slow_calls", s->slow_calls},
               {"mapped_superslabs", s->mapped_superslabs}, {"regretted_slots", s->regretted_slots},
               {"aged_slots", s->aged_slots}, {"huge_blocks", s->huge_blocks}, {"heaps", s->heaps},
               {"group_max_bytes", s->group_max_bytes}, {"group_used_bytes", s->group_used_bytes},
@@ -117,6 +147,15 @@ static void snapshot_trace(const struct hak_policy_snapshot *s)
 }
 
 /* --- the tick --- */
+
+static int policy_write_locked(bool at_end);
+
+/* Somebody outside has asked for it: hakmem policy write. */
+static bool policy_is_asked(void)
+{
+    _Atomic(uint64_t) *asked = &hak_root.requests[HAK_ROOT_ASK_POLICY];
+    return hak_load_relaxed(asked) != 0 && hak_exchange_relaxed(asked, (uint64_t)0) != 0;
+}
 
 static void policy_tick_locked(uint64_t now_ns)
 {
@@ -126,11 +165,13 @@ static void policy_tick_locked(uint64_t now_ns)
     snapshot_trace(&s);
     policy.ticks++;
     struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
-    apply_knobs(&knobs);
+    hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
     if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
         hak_pool_trim();
         hak_cache_purge();
     }
+    if (policy_is_asked() && policy.state.mode >= HAK_POLICY_LEARN)
+        policy_write_locked(false);
 }
 
 void hak_policy_tick_any(void)
@@ -178,12 +219,11 @@ int hak_policy_start(const struct hak_policy_config *config)
     hak_policy_init(&policy.state, mode, &before, config->fixed);
     policy.file = config->file;
     policy.watch_group = config->watch_group;
-    if (mode != HAK_POLICY_FIXED) {
-        struct hak_knobs knobs = hak_policy_knobs(&policy.state);
-        apply_knobs(&knobs);
-    }
+    apply_arms(&policy.state);
     if (mode == HAK_POLICY_FROZEN || mode == HAK_POLICY_LEARN)
         apply_bins(&before);
+    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy.state;
+    hak_root.at[HAK_ROOT_POLICY] = &policy.state;
     hak_store_relaxed(&policy.next_ns, hak_os_now_ns() + HAK_POLICY_TICK_NS);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
     hak_unlock(&policy.lock);
@@ -253,10 +293,7 @@ void hak_policy_fork_child(void)
 void hak_policy_summary(struct hak_policy_summary *out)
 {
     hak_lock(&policy.lock);
-    *out = (struct hak_policy_summary){.mode = policy.state.mode,
-                                       .ticks = policy.state.ticks,
-                                       .decisions = policy.state.decided,
-                                       .knobs = hak_policy_knobs(&policy.state)};
+    hak_policy_summarize(&policy.state, out);
     hak_unlock(&policy.lock);
 }
 

@@ -18,6 +18,7 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
                             {"all", HAK_PREFAULT_ALL}}},
     [HAK_KNOB_SLACK] = {"slack", {{"quarter", 25}, {"none", 0}, {"any", 100}}},
     [HAK_KNOB_HUGE_KEEP] = {"huge_keep", {{"any", UINT64_MAX}, {"none", 0}, {"8m", 8 << 20}}},
+    [HAK_KNOB_SPARE] = {"spare", {{"4m", 4 << 20}, {"512k", 512 << 10}, {"32m", 32 << 20}}},
 };
 
 #define RATIO_MOST (4 * HAK_PPM)
@@ -30,19 +31,26 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
 #define MANY_SLOTS HAK_SLOTS
 
 static const char *const rule_names[] = {"loaded", "try", "hint", "near", "stall", "far"};
+static const char *const counter_names[HAK_COUNTERS] = {
+    "reward",      "plays",           "percent",
+    "stalled_us",  "slow_calls",      "mapped_superslabs",
+    "faults",      "regretted_slots", "aged_slots",
+    "huge_blocks", "heaps",           "kept_bytes",
+    "spare_bytes", "purged_bytes"};
 
-static void policy_note(struct hak_policy_state *s, const char *knob, enum hak_policy_rule rule,
-                        const char *counter, uint64_t count, uint64_t before, uint64_t after)
+static void policy_note(struct hak_policy_state *s, unsigned knob, enum hak_policy_rule rule,
+                        enum hak_policy_counter counter, uint64_t count, uint64_t before,
+                        uint64_t after)
 {
     s->decisions[s->decided++ % HAK_DECISIONS_KEPT] = (struct hak_policy_decision){
-        s->ticks, knob, rule_names[rule], counter, count, before, after};
+        s->ticks, (uint8_t)knob, (uint8_t)rule, (uint8_t)counter, count, before, after};
 }
 
 static void policy_set(struct hak_policy_state *s, unsigned knob, unsigned arm,
-                       enum hak_policy_rule rule, const char *counter, uint64_t count)
+                       enum hak_policy_rule rule, enum hak_policy_counter counter, uint64_t count)
 {
     const struct hak_knob_info *k = &hak_knob_info[knob];
-    policy_note(s, k->name, rule, counter, count, k->arm[s->arm[knob]].value, k->arm[arm].value);
+    policy_note(s, knob, rule, counter, count, k->arm[s->arm[knob]].value, k->arm[arm].value);
     s->arm[knob] = (uint8_t)arm;
 }
 
@@ -52,7 +60,7 @@ static void policy_load(struct hak_policy_state *s)
         unsigned arm = hak_evidence_choose(&s->before, k);
         const struct hak_arm_evidence *a = &s->before.arm[k][arm];
         if (arm != 0 && !s->fixed[k])
-            policy_set(s, k, arm, HAK_RULE_LOADED, "reward",
+            policy_set(s, k, arm, HAK_RULE_LOADED, HAK_COUNTER_REWARD,
                        hak_evidence_mean(a->reward, a->plays));
     }
 }
@@ -71,7 +79,7 @@ void hak_policy_init(struct hak_policy_state *state, enum hak_policy_mode mode,
         return;
     state->tried_knob = (uint8_t)knob;
     state->tried_arm = (uint8_t)arm;
-    policy_set(state, knob, arm, HAK_RULE_TRY, "plays", before->arm[knob][arm].plays);
+    policy_set(state, knob, arm, HAK_RULE_TRY, HAK_COUNTER_PLAYS, before->arm[knob][arm].plays);
 }
 
 struct hak_knobs hak_policy_knobs(const struct hak_policy_state *state)
@@ -105,24 +113,28 @@ static void policy_group(struct hak_policy_state *s, const struct hak_policy_sna
     if (level == s->give_back)
         return;
     if (level < s->give_back)
-        policy_note(s, "give_back", HAK_RULE_FAR, "percent", percent, s->give_back, level);
+        policy_note(s, HAK_KNOB_GIVE_BACK, HAK_RULE_FAR, HAK_COUNTER_PERCENT, percent, s->give_back,
+                    level);
     else if (stalled)
-        policy_note(s, "give_back", HAK_RULE_STALL, "stalled_us", stalled_us, s->give_back, level);
+        policy_note(s, HAK_KNOB_GIVE_BACK, HAK_RULE_STALL, HAK_COUNTER_STALLED_US, stalled_us,
+                    s->give_back, level);
     else
-        policy_note(s, "give_back", HAK_RULE_NEAR, "percent", percent, s->give_back, level);
+        policy_note(s, HAK_KNOB_GIVE_BACK, HAK_RULE_NEAR, HAK_COUNTER_PERCENT, percent,
+                    s->give_back, level);
     s->give_back = (uint8_t)level;
 }
 
 /* --- hints --- */
 
 struct hint {
-    const char *counter; /* NULL: the arm does not promise anything */
+    bool promising;
+    enum hak_policy_counter counter;
     uint64_t count;
 };
 
-static struct hint hint_if(bool promising, const char *counter, uint64_t count)
+static struct hint hint_if(bool promising, enum hak_policy_counter counter, uint64_t count)
 {
-    return (struct hint){promising ? counter : NULL, count};
+    return (struct hint){promising, counter, count};
 }
 
 /* Whether an arm may pay, by what has happened since the last tick. */
@@ -135,29 +147,34 @@ static struct hint policy_hint(const struct hak_policy_snapshot *n,
     uint64_t regretted = n->regretted_slots - l->regretted_slots;
     uint64_t aged = n->aged_slots - l->aged_slots;
     uint64_t huge = n->huge_blocks - l->huge_blocks;
+    uint64_t purged = n->purged_bytes - l->purged_bytes;
     bool keeps = n->kept_bytes > n->resident_bytes / KEPT_SHARE;
     bool first = arm == 1;
     switch (knob) {
     case HAK_KNOB_BINS:
-        return first ? hint_if(n->heaps >= MANY_HEAPS, "heaps", n->heaps)
-                     : hint_if(slow >= MANY_SLOW_CALLS, "slow_calls", slow);
+        return first ? hint_if(n->heaps >= MANY_HEAPS, HAK_COUNTER_HEAPS, n->heaps)
+                     : hint_if(slow >= MANY_SLOW_CALLS, HAK_COUNTER_SLOW_CALLS, slow);
     case HAK_KNOB_KEEP:
-        return first ? hint_if(keeps, "kept_bytes", n->kept_bytes)
-                     : hint_if(regretted >= MANY_SLOTS, "regretted_slots", regretted);
+        return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
+                     : hint_if(regretted >= MANY_SLOTS, HAK_COUNTER_REGRETTED, regretted);
     case HAK_KNOB_AGE:
-        return first ? hint_if(keeps, "kept_bytes", n->kept_bytes)
-                     : hint_if(aged >= MANY_SLOTS, "aged_slots", aged);
+        return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
+                     : hint_if(aged >= MANY_SLOTS, HAK_COUNTER_AGED, aged);
     case HAK_KNOB_GROW:
-        return hint_if(mapped > 1, "mapped_superslabs", mapped);
+        return hint_if(mapped > 1, HAK_COUNTER_MAPPED, mapped);
     case HAK_KNOB_HUGE_PAGES:
-        return first ? hint_if(mapped > 0 && n->mapped_superslabs >= 8, "mapped_superslabs", mapped)
-                     : hint_if(mapped > 0 && faults >= MANY_FAULTS, "faults", faults);
+        return first ? hint_if(mapped > 0 && n->mapped_superslabs >= 8, HAK_COUNTER_MAPPED, mapped)
+                     : hint_if(mapped > 0 && faults >= MANY_FAULTS, HAK_COUNTER_FAULTS, faults);
     case HAK_KNOB_PREFAULT:
-        return hint_if(mapped > 0 && faults >= MANY_FAULTS, "faults", faults);
+        return hint_if(mapped > 0 && faults >= MANY_FAULTS, HAK_COUNTER_FAULTS, faults);
     case HAK_KNOB_SLACK:
-        return hint_if(huge > 0, "huge_blocks", huge);
+        return hint_if(huge > 0, HAK_COUNTER_HUGE, huge);
+    case HAK_KNOB_SPARE:
+        return first ? hint_if(n->spare_bytes > n->resident_bytes / KEPT_SHARE, HAK_COUNTER_SPARE,
+                               n->spare_bytes)
+                     : hint_if(purged >= MANY_SLOTS * HAK_SLOT_BYTES, HAK_COUNTER_PURGED, purged);
     default:
-        return hint_if(huge > 0 && keeps, "kept_bytes", n->kept_bytes);
+        return hint_if(huge > 0 && keeps, HAK_COUNTER_KEPT, n->kept_bytes);
     }
 }
 
@@ -169,10 +186,10 @@ static void policy_watch(struct hak_policy_state *s, const struct hak_policy_sna
         for (unsigned a = 1; a < HAK_ARMS; a++) {
             struct hint hint = policy_hint(n, &s->last, k, a);
             const struct hak_knob_info *info = &hak_knob_info[k];
-            if (hint.counter == NULL || s->arm[k] == a)
+            if (!hint.promising || s->arm[k] == a)
                 continue;
             if (s->learned.arm[k][a].hints++ == 0)
-                policy_note(s, info->name, HAK_RULE_HINT, hint.counter, hint.count,
+                policy_note(s, k, HAK_RULE_HINT, hint.counter, hint.count,
                             info->arm[s->arm[k]].value, info->arm[a].value);
         }
     }
@@ -241,6 +258,14 @@ struct hak_knobs hak_policy_step(struct hak_policy_state *state,
     return hak_policy_knobs(state);
 }
 
+void hak_policy_summarize(const struct hak_policy_state *state, struct hak_policy_summary *out)
+{
+    *out = (struct hak_policy_summary){.mode = state->mode,
+                                       .ticks = state->ticks,
+                                       .decisions = state->decided,
+                                       .knobs = hak_policy_knobs(state)};
+}
+
 void hak_policy_explain(const struct hak_policy_state *state, struct hak_text *text,
                         const char *before, const char *after, const char *between)
 {
@@ -252,15 +277,15 @@ void hak_policy_explain(const struct hak_policy_state *state, struct hak_text *t
         hak_text_string(text, "tick ");
         hak_text_decimal(text, d->tick);
         hak_text_string(text, ": ");
-        hak_text_string(text, d->knob);
+        hak_text_string(text, d->knob < HAK_KNOBS ? hak_knob_info[d->knob].name : "give_back");
         hak_text_string(text, " ");
         hak_text_decimal(text, d->before);
         hak_text_string(text, " -> ");
         hak_text_decimal(text, d->after);
         hak_text_string(text, ", rule ");
-        hak_text_string(text, d->rule);
+        hak_text_string(text, rule_names[d->rule]);
         hak_text_string(text, ", ");
-        hak_text_string(text, d->counter);
+        hak_text_string(text, counter_names[d->counter]);
         hak_text_string(text, " ");
         hak_text_decimal(text, d->count);
         hak_text_string(text, after);

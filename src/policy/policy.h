@@ -31,6 +31,7 @@ enum hak_knob {
     HAK_KNOB_PREFAULT,
     HAK_KNOB_SLACK,
     HAK_KNOB_HUGE_KEEP,
+    HAK_KNOB_SPARE,
     HAK_KNOBS
 };
 #define HAK_ARMS 3u /* named policies of a knob; the first is the fixed default */
@@ -52,7 +53,7 @@ struct hak_knobs {
 /* --- what was learned: sums only, so that adding is merging --- */
 
 #define HAK_PPM UINT64_C(1000000)
-#define HAK_SUM_MOST (UINT64_C(1) << 56) /* of any; of sixteen there is no overflow */
+#define HAK_SUM_MOST (UINT64_C(1) << 56) /* of any; of some dozens there is no overflow */
 
 /* Runs with one arm that is not the default; each against the mean of the runs with the defaults
  * that were known then. */
@@ -65,7 +66,7 @@ struct hak_mean_evidence {
     uint64_t weight, sum;
 };
 struct hak_evidence {
-    uint64_t runs, ticks;                       /* that were watched */
+    uint64_t runs, ticks;                                /* that were watched */
     uint64_t base_plays, base_us, base_cpu_us, base_kib; /* whole runs with the defaults */
     struct hak_arm_evidence arm[HAK_KNOBS]
                                [HAK_ARMS];     /* nothing of the default: it is the measure */
@@ -117,7 +118,8 @@ enum hak_policy_mode {
 /* All counts since the start of the process. */
 struct hak_policy_snapshot {
     uint64_t now_ns, cpu_ns, faults;
-    uint64_t resident_bytes, kept_bytes; /* now */
+    uint64_t resident_bytes, kept_bytes, spare_bytes; /* now; spare: free blocks in slabs */
+    uint64_t purged_bytes;                            /* free pages of those */
     uint64_t slow_calls, mapped_superslabs, regretted_slots, aged_slots, huge_blocks, heaps;
     uint64_t group_max_bytes, group_used_bytes, group_stalled_us; /* max 0: no limit is known */
 };
@@ -131,9 +133,28 @@ enum hak_policy_rule {
     HAK_RULE_FAR,    /* and again far enough */
 };
 
-struct hak_policy_decision {
+enum hak_policy_counter {
+    HAK_COUNTER_REWARD,
+    HAK_COUNTER_PLAYS,
+    HAK_COUNTER_PERCENT,
+    HAK_COUNTER_STALLED_US,
+    HAK_COUNTER_SLOW_CALLS,
+    HAK_COUNTER_MAPPED,
+    HAK_COUNTER_FAULTS,
+    HAK_COUNTER_REGRETTED,
+    HAK_COUNTER_AGED,
+    HAK_COUNTER_HUGE,
+    HAK_COUNTER_HEAPS,
+    HAK_COUNTER_KEPT,
+    HAK_COUNTER_SPARE,
+    HAK_COUNTER_PURGED,
+    HAK_COUNTERS
+};
+
+#define HAK_KNOB_GIVE_BACK HAK_KNOBS /* no knob with arms; here only */
+struct hak_policy_decision {         /* numbers only: readers outside of the process copy it */
     uint64_t tick;
-    const char *knob, *rule, *counter;
+    uint8_t knob, rule, counter;
     uint64_t count, before, after;
 };
 #define HAK_DECISIONS_KEPT 64u
@@ -191,6 +212,7 @@ struct hak_policy_summary {
     uint64_t mode, ticks, decisions;
     struct hak_knobs knobs;
 };
+void hak_policy_summarize(const struct hak_policy_state *state, struct hak_policy_summary *out);
 void hak_policy_summary(struct hak_policy_summary *out);
 void hak_policy_explain_any(struct hak_text *text, const char *before, const char *after,
                             const char *between);

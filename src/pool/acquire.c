@@ -125,12 +125,10 @@ bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_
 
 /* The superslab in which a slot of this class became EMPTY last may still have one: its pages and
  * its cache lines are warm. */
-static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *zero)
+static bool pool_try_warm(unsigned count, unsigned label, size_t superslab, size_t *slot,
+                          bool *zero)
 {
-    uint32_t hint = hak_load_relaxed(&hak_pool.warm[label]);
-    if (hint == 0)
-        return false;
-    struct hak_superslab *s = hak_superslab(hint - 1);
+    struct hak_superslab *s = hak_superslab(superslab);
     uint64_t state = hak_load_relaxed(&s->state);
     uint32_t starts =
         hak_run_starts32(pool_among_empty(state), count) & hak_aligned_starts32(count);
@@ -139,14 +137,27 @@ static bool pool_try_warm(unsigned count, unsigned label, size_t *slot, bool *ze
         if (hak_load_relaxed(&s->label[at]) != label)
             continue;
         if (pool_try_claim(s, &state, hak_low_bits32(count) << at)) {
-            *slot = (size_t)(hint - 1) * HAK_SLOTS + at;
+            *slot = superslab * HAK_SLOTS + at;
             *zero = false;
             return true;
         }
         break;
     }
-    hak_store_relaxed(&hak_pool.warm[label], 0u);
     return false;
+}
+
+/* Slots of slabs are matched one by one; runs have so many lengths that any EMPTY slots will do. */
+static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
+{
+    uint32_t hint = hak_load_relaxed(&hak_pool.warm[label]);
+    if (hint == 0)
+        return false;
+    bool found = label == HAK_POOL_LABEL_RUN
+                     ? pool_try_superslab(hint - 1, count, align, pool_among_empty, slot, zero)
+                     : pool_try_warm(count, label, hint - 1, slot, zero);
+    if (!found)
+        hak_store_relaxed(&hak_pool.warm[label], 0u);
+    return found;
 }
 
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
@@ -181,7 +192,7 @@ bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *s
     enum hak_stage stage = HAK_STAGE_WARM;
     bool dense = label & HAK_POOL_DENSE;
     label &= ~HAK_POOL_DENSE;
-    if (label == HAK_POOL_LABEL_RUN || !pool_try_warm(count, label, slot, zero)) {
+    if (!pool_try_hint(count, align, label, slot, zero)) {
         if (hak_pool_try_in_use(count, align, dense, true, slot, zero))
             stage = HAK_STAGE_EMPTY;
         else if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
@@ -244,13 +255,14 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
     struct hak_superslab *s = hak_superslab(superslab);
     unsigned at = slot % HAK_SLOTS;
     uint64_t mask = (uint64_t)hak_low_bits32(count) << at;
+    uint64_t now = hak_os_now_ns();
     for (unsigned i = 0; i < count; i++)
         hak_store_relaxed(&s->label[at + i], (uint8_t)label);
     if (purged)
         hak_and_relaxed(&s->state, ~(mask << 32));
     else
         hak_add_relaxed(&hak_pool.empty_now, count);
-    hak_store_relaxed(&s->released_ns, hak_os_now_ns());
+    hak_store_relaxed(&s->released_ns, now);
     hak_store_relaxed(&hak_pool.warm[label], (uint32_t)superslab + 1);
     hak_add_relaxed(&hak_pool.released, 1u);
     hak_sub_relaxed(&hak_pool.in_use[label], (size_t)count);
@@ -261,7 +273,7 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
     if (hak_pool_try_retire(superslab, state))
         return;
     hak_pool_offer(superslab);
-    hak_pool_tick_any();
+    hak_retired_tick(now);
     hak_retired_enforce();
 }
 

@@ -75,6 +75,8 @@ bool hak_retired_try_take_newest(size_t *superslab);
 size_t hak_retired_take_run(size_t want, size_t least, size_t *first);
 /* Gives back what is over the limits; called after something was retired or emptied. */
 void hak_retired_enforce(void);
+/* hak_pool_tick_any for a caller that knows the time. */
+void hak_retired_tick(uint64_t now_ns);
 /* For a superslab that cannot be unmapped, of which the first `slots` are mapped: gives the pages
  * back if it can, and offers these slots. */
 void hak_retired_offer_slots(size_t superslab, unsigned slots);

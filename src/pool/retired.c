@@ -330,8 +330,18 @@ static size_t retired_excess(void)
     return hak_min(now, hak_max(over, now > most ? now - most : 0));
 }
 
+/* So little is kept that no limit can be exceeded but one that was configured. */
+static bool retired_is_little(void)
+{
+    return hak_load_relaxed(&hak_pool.retired_now) == 0 &&
+           hak_load_relaxed(&hak_pool.empty_now) <= KEPT_MIN_SLOTS &&
+           hak_load_relaxed(&hak_pool.config.max_bytes) == 0;
+}
+
 void hak_retired_enforce(void)
 {
+    if (retired_is_little())
+        return;
     size_t excess;
     while ((excess = retired_excess()) != 0) {
         size_t first;
@@ -347,9 +357,8 @@ void hak_retired_enforce(void)
         hak_retired_evicted(hak_pool_purge_empty(empty - budget + budget / 4, UINT64_MAX));
 }
 
-void hak_pool_tick_any(void)
+void hak_retired_tick(uint64_t now)
 {
-    uint64_t now = hak_os_now_ns();
     uint64_t next = hak_load_relaxed(&hak_pool.next_tick_ns);
     uint64_t age = hak_load_relaxed(&hak_pool.config.max_age_ns);
     if (now < next || !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
@@ -368,6 +377,11 @@ void hak_pool_tick_any(void)
     hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);
     if (aged != 0)
         hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
+}
+
+void hak_pool_tick_any(void)
+{
+    hak_retired_tick(hak_os_now_ns());
 }
 
 /* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes

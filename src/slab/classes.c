@@ -7,7 +7,7 @@
 #define PARTS_FROM 56u /* the first class that is a part of MOST_SLOTS slots */
 static const uint8_t parts[] = {28, 26, 24, 22, 20, 18, 16, 15, 14, 13,
                                 12, 11, 10, 9,  8,  7,  6,  5,  4};
-_Static_assert(PARTS_FROM + sizeof parts == HAK_CLASSES, "the last class is of 64 KiB");
+_Static_assert(PARTS_FROM + sizeof parts == HAK_CLASS_ALIGNED, "a quarter is 64 KiB");
 
 struct hak_class_tables hak_tables;
 
@@ -34,6 +34,10 @@ static size_t classes_bytes(unsigned cls)
         return (cls + 1) * (size_t)16;
     if (cls < PARTS_FROM) /* the n-th eighth of a doubling behind its beginning */
         return (cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1));
+    if (cls == HAK_CLASS_ALIGNED)
+        return HAK_SLOT_BYTES;
+    if (cls == HAK_CLASS_ALIGNED - 1)
+        return HAK_SMALL_MAX;
     return hak_round_down(MOST_SLOTS * HAK_SLOT_BYTES / parts[cls - PARTS_FROM], 128);
 }
 
@@ -42,7 +46,9 @@ static void classes_place(unsigned cls, size_t *tiny, size_t *small)
     size_t size = hak_class(cls)->size_bytes;
     for (; *tiny * 16 <= size && *tiny * 16 <= HAK_TINY_MAX; (*tiny)++)
         hak_tables.tiny_kind[*tiny] = (uint8_t)(2 * cls);
-    for (; *small * 128 <= size && !hak_class(cls)->fine; (*small)++)
+    if (hak_class(cls)->fine || cls == HAK_CLASS_ALIGNED)
+        return;
+    for (; *small * 128 <= size; (*small)++)
         hak_store_relaxed(&hak_tables.small_kind[*small], (uint8_t)(2 * cls));
 }
 
@@ -51,7 +57,7 @@ void hak_classes_start(void)
     size_t tiny = 0;
     size_t small = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
-        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1;
+        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1 && cls != HAK_CLASS_ALIGNED;
         classes_describe(cls, classes_bytes(cls), fine);
         classes_place(cls, &tiny, &small);
     }

@@ -1,42 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * space: the last failed allocations, in a ring under a lock of its own. See failure.h. */
-#include "space/failure.h"
+#include "space/space_internal.h"
 
 #include <errno.h>
 
 #define LIMITS_AGE_NS 1000000000u /* so that programs that fail in a loop do so fast */
 
-struct refusal {
-    enum hak_failure_reason reason;
-    int error; /* ENOSPC: the window is full; 0: nothing was said */
-    const char *stage;
-};
+static __thread struct hak_refusal failure_refusal;
 
-struct failure {
-    struct refusal why;
-    size_t size_bytes, align_bytes;
-    unsigned kind;
-    uint64_t time_ns;
-    struct hak_os_limits limits; /* of HAK_FAILURE_MAP */
-};
-
-static __thread struct refusal failure_refusal;
-
-static struct {
-    struct hak_lock lock;
-    struct failure ring[HAK_FAILURES_KEPT];
-    size_t recorded;
-    _Atomic(uint64_t) counts[HAK_FAILURE_COUNT];
-    struct hak_os_limits limits;
-    uint64_t limits_until_ns;
-    _Atomic(bool) trace;
-    bool traced[HAK_FAILURE_COUNT];
-} failures;
+struct hak_failures hak_failures;
 
 int hak_refused(enum hak_failure_reason reason, int error, const char *stage)
 {
-    failure_refusal = (struct refusal){reason, error, stage};
+    failure_refusal = (struct hak_refusal){reason, error, stage};
     return error;
 }
 
@@ -66,7 +43,7 @@ static void failure_write_number(struct hak_text *text, const char *before, uint
     hak_text_string(text, after);
 }
 
-static void failure_write_reason(struct hak_text *text, const struct failure *f)
+static void failure_write_reason(struct hak_text *text, const struct hak_failure *f)
 {
     if (f->why.reason == HAK_FAILURE_THRESHOLD) {
         hak_text_string(text, "no block can be that large");
@@ -88,7 +65,7 @@ static void failure_write_reason(struct hak_text *text, const struct failure *f)
     }
 }
 
-static void failure_write(struct hak_text *text, const struct failure *f, uint64_t now_ns)
+void hak_failure_describe(struct hak_text *text, const struct hak_failure *f, uint64_t now_ns)
 {
     failure_write_number(text, "allocation of ", f->size_bytes, " bytes");
     if (f->size_bytes == UINT64_MAX)
@@ -106,13 +83,13 @@ static void failure_write(struct hak_text *text, const struct failure *f, uint64
     failure_write_number(text, ", ", (now_ns - f->time_ns) / 1000000, " ms ago");
 }
 
-static void failure_print(const struct failure *f)
+static void failure_print(const struct hak_failure *f)
 {
     char line[320];
     struct hak_text text;
     hak_text_begin(&text, line, sizeof line);
     hak_text_string(&text, "hakmem: ");
-    failure_write(&text, f, f->time_ns);
+    hak_failure_describe(&text, f, f->time_ns);
     hak_text_string(&text, "\n");
     hak_os_write_stderr(line, (size_t)(text.at - line));
 }
@@ -120,32 +97,32 @@ static void failure_print(const struct failure *f)
 /* How the system stands, or stood within the last second. */
 static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
 {
-    if (now_ns >= failures.limits_until_ns) {
-        hak_os_limits(&failures.limits);
-        failures.limits_until_ns = now_ns + LIMITS_AGE_NS;
+    if (now_ns >= hak_failures.limits_until_ns) {
+        hak_os_limits(&hak_failures.limits);
+        hak_failures.limits_until_ns = now_ns + LIMITS_AGE_NS;
     }
-    return failures.limits;
+    return hak_failures.limits;
 }
 
 void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind)
 {
-    struct failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
-    failure_refusal = (struct refusal){0};
-    hak_lock(&failures.lock);
+    struct hak_failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
+    failure_refusal = (struct hak_refusal){0};
+    hak_lock(&hak_failures.lock);
     if (f.why.reason == HAK_FAILURE_MAP)
         f.limits = failure_limits_locked(f.time_ns);
-    failures.ring[failures.recorded++ % HAK_FAILURES_KEPT] = f;
-    hak_count_owner(&failures.counts[f.why.reason], 1u);
-    bool print = hak_load_relaxed(&failures.trace) && !failures.traced[f.why.reason];
-    failures.traced[f.why.reason] |= print;
-    hak_unlock(&failures.lock);
+    hak_failures.ring[hak_failures.recorded++ % HAK_FAILURES_KEPT] = f;
+    hak_count_owner(&hak_failures.counts[f.why.reason], 1u);
+    bool print = hak_load_relaxed(&hak_failures.trace) && !hak_failures.traced[f.why.reason];
+    hak_failures.traced[f.why.reason] |= print;
+    hak_unlock(&hak_failures.lock);
     if (print)
         failure_print(&f);
 }
 
 uint64_t hak_failure_count(enum hak_failure_reason reason)
 {
-    return hak_load_relaxed(&failures.counts[reason]);
+    return hak_load_relaxed(&hak_failures.counts[reason]);
 }
 
 const char *hak_failure_name(enum hak_failure_reason reason)
@@ -158,24 +135,25 @@ void hak_failure_write(struct hak_text *text, const char *before, const char *af
                        const char *between)
 {
     uint64_t now = hak_os_now_ns();
-    hak_lock(&failures.lock);
-    size_t kept = hak_min(failures.recorded, HAK_FAILURES_KEPT);
+    hak_lock(&hak_failures.lock);
+    size_t kept = hak_min(hak_failures.recorded, HAK_FAILURES_KEPT);
     for (size_t i = kept; i > 0; i--) {
         hak_text_string(text, before);
-        failure_write(text, &failures.ring[(failures.recorded - i) % HAK_FAILURES_KEPT], now);
+        hak_failure_describe(
+            text, &hak_failures.ring[(hak_failures.recorded - i) % HAK_FAILURES_KEPT], now);
         hak_text_string(text, after);
         hak_text_string(text, i > 1 ? between : "");
     }
-    hak_unlock(&failures.lock);
+    hak_unlock(&hak_failures.lock);
 }
 
 void hak_failure_trace(bool on)
 {
-    hak_store_relaxed(&failures.trace, on);
+    hak_store_relaxed(&hak_failures.trace, on);
 }
 
 void hak_failure_fork_child(void)
 {
-    if (hak_lock_recover(&failures.lock))
-        failures.recorded = 0; /* one of them may be half written */
+    if (hak_lock_recover(&hak_failures.lock))
+        hak_failures.recorded = 0; /* one of them may be half written */
 }

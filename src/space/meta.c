@@ -3,22 +3,12 @@
  * space: memory for heaps and bins. Powers of two from 64 bytes, kept in lists when freed, carved
  * from chunks of their own, far from the window: a program that runs over the end of a block does
  * not meet them. See space.h. */
-#include "space/failure.h"
+#include "space/space_internal.h"
 
 #define META_SMALLEST_SHIFT 6
-#define META_LISTS 24
 #define META_CHUNK_BYTES ((size_t)64 << 10)
 
-struct meta_free {
-    struct meta_free *next;
-};
-
-static struct {
-    struct hak_lock lock;
-    struct meta_free *lists[META_LISTS];
-    char *chunk;
-    size_t chunk_left_bytes;
-} meta;
+struct hak_meta_state hak_meta;
 
 static unsigned meta_list_of(size_t bytes)
 {
@@ -26,9 +16,34 @@ static unsigned meta_list_of(size_t bytes)
     return shift < META_SMALLEST_SHIFT ? 0 : shift - META_SMALLEST_SHIFT;
 }
 
+/* What may lie between two chunks that were mapped one after the other. */
+#define META_GAP_BYTES (HAK_HARDENED ? 2 * HAK_PAGE_BYTES : 0)
+
+/* Below the range that was noted before, as the system usually places it, or above, or a new one.
+ */
+static void meta_note_range_locked(uintptr_t at, size_t bytes)
+{
+    struct hak_meta_range *r = hak_meta.ranges;
+    struct hak_meta_range *last = &hak_meta.ranges[HAK_META_RANGES - 1];
+    uintptr_t end = at + bytes;
+    for (; r < last && r->bytes != 0; r++) {
+        if (r->at >= end && r->at - end <= META_GAP_BYTES) {
+            r->bytes += r->at - at;
+            r->at = at;
+            return;
+        }
+        if (at >= r->at + r->bytes && at - (r->at + r->bytes) <= META_GAP_BYTES) {
+            r->bytes = end - r->at;
+            return;
+        }
+    }
+    r->at = r == last ? 0 : at;
+    r->bytes += bytes;
+}
+
 static void *meta_carve_locked(size_t bytes)
 {
-    if (meta.chunk_left_bytes < bytes) {
+    if (hak_meta.chunk_left_bytes < bytes) {
         void *fresh;
         size_t chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
         int error = HAK_HARDENED ? hak_os_map_guarded(chunk_bytes, &fresh)
@@ -37,47 +52,49 @@ static void *meta_carve_locked(size_t bytes)
             hak_refused(HAK_FAILURE_MAP, error, "records");
             return NULL;
         }
-        meta.chunk = fresh; /* what was left of the old one is given up: less than one request */
-        meta.chunk_left_bytes = chunk_bytes;
+        meta_note_range_locked((uintptr_t)fresh, chunk_bytes);
+        hak_meta.chunk =
+            fresh; /* what was left of the old one is given up: less than one request */
+        hak_meta.chunk_left_bytes = chunk_bytes;
     }
-    void *p = meta.chunk;
-    meta.chunk += bytes;
-    meta.chunk_left_bytes -= bytes;
+    void *p = hak_meta.chunk;
+    hak_meta.chunk += bytes;
+    hak_meta.chunk_left_bytes -= bytes;
     return p;
 }
 
 void *hak_meta_alloc(size_t bytes)
 {
     unsigned list = meta_list_of(bytes);
-    if (list >= META_LISTS)
+    if (list >= HAK_META_LISTS)
         return NULL;
-    hak_lock(&meta.lock);
-    struct meta_free *p = meta.lists[list];
+    hak_lock(&hak_meta.lock);
+    struct hak_meta_free *p = hak_meta.lists[list];
     if (p != NULL)
-        meta.lists[list] = p->next;
+        hak_meta.lists[list] = p->next;
     else
         p = meta_carve_locked((size_t)1 << (list + META_SMALLEST_SHIFT));
-    hak_unlock(&meta.lock);
+    hak_unlock(&hak_meta.lock);
     return p;
 }
 
 void hak_meta_free(void *p, size_t bytes)
 {
-    struct meta_free *f = p;
+    struct hak_meta_free *f = p;
     unsigned list = meta_list_of(bytes);
-    hak_lock(&meta.lock);
-    f->next = meta.lists[list];
-    meta.lists[list] = f;
-    hak_unlock(&meta.lock);
+    hak_lock(&hak_meta.lock);
+    f->next = hak_meta.lists[list];
+    hak_meta.lists[list] = f;
+    hak_unlock(&hak_meta.lock);
 }
 
 void hak_meta_add_lock_counts(struct hak_lock_counts *sum)
 {
-    hak_lock_add_counts(&meta.lock, sum);
+    hak_lock_add_counts(&hak_meta.lock, sum);
 }
 
 void hak_meta_fork_child(void)
 {
-    if (hak_lock_recover(&meta.lock))
-        meta.chunk_left_bytes = 0; /* another thread may have been carving from it */
+    if (hak_lock_recover(&hak_meta.lock))
+        hak_meta.chunk_left_bytes = 0; /* another thread may have been carving from it */
 }

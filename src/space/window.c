@@ -3,7 +3,7 @@
  * space: choosing the window, taking and giving ranges of it, growing the arrays beside it. One
  * lock, taken when memory is mapped or unmapped, never on the way of a block. See space.h. */
 #include "os/trace.h"
-#include "space/failure.h"
+#include "space/space_internal.h"
 
 #include <errno.h>
 
@@ -19,32 +19,11 @@
 #define WINDOW_TRIES 4
 #define META_CHUNK_SUPERSLABS ((size_t)64)
 
-enum area_name {
-    AREA_MAP,
-    AREA_GROUPS,
-    AREA_RECORDS,
-    AREA_META,
-    AREA_WORDS,
-    AREA_COUNT = AREA_WORDS + HAK_HARDENED
-};
-
-/* One of the arrays: bytes for each group of 64 superslabs, and how many bytes are mapped. */
-struct area {
-    char *at;
-    size_t group_bytes;
-    size_t mapped_bytes;
-    size_t growing_to_bytes; /* more than mapped_bytes while more is being mapped */
-};
+#define AREA_COUNT (AREA_WORDS + HAK_HARDENED)
 
 struct hak_space hak_space;
 
-static struct {
-    struct hak_lock lock;
-    struct area areas[AREA_WORDS + 1];
-    size_t superslabs;  /* the window's size */
-    size_t lowest_free; /* no superslab below is free */
-    _Atomic(size_t) high_water;
-} window = {
+struct hak_window hak_window = {
     .areas = {[AREA_MAP] = {.group_bytes = 64 * HAK_SLOTS * sizeof(uint32_t)},
               [AREA_GROUPS] = {.group_bytes = sizeof(struct hak_space_group)},
               [AREA_RECORDS] = {.group_bytes = 64 * HAK_RECORD_BYTES},
@@ -55,26 +34,26 @@ static struct {
 size_t hak_space_high_water(void)
 {
     return hak_load_acquire(
-        &window.high_water); /* ORDER: [high-water] arrays below it are usable */
+        &hak_window.high_water); /* ORDER: [high-water] arrays below it are usable */
 }
 
 size_t hak_space_meta_bytes(void)
 {
     size_t bytes = 0;
     for (int a = 0; a < AREA_COUNT; a++)
-        bytes += window.areas[a].mapped_bytes;
+        bytes += hak_window.areas[a].mapped_bytes;
     return bytes;
 }
 
 /* Maps an array up to the superslab before `limit`. What is mapped at a time grows with the array.
  */
-static int window_grow_area_locked(enum area_name name, size_t limit)
+static int window_grow_area_locked(enum hak_area_name name, size_t limit)
 {
-    struct area *area = &window.areas[name];
+    struct hak_area *area = &hak_window.areas[name];
     size_t need = hak_round_up((area->group_bytes * limit + 63) / 64, HAK_PAGE_BYTES);
     if (need <= area->mapped_bytes)
         return 0;
-    size_t most = area->group_bytes * window.superslabs / 64;
+    size_t most = area->group_bytes * hak_window.superslabs / 64;
     size_t ahead = hak_min(area->mapped_bytes, META_CHUNK_SUPERSLABS * HAK_META_BYTES);
     size_t want =
         hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
@@ -99,15 +78,15 @@ static int window_grow_meta_locked(size_t limit)
 
 static int window_cover_locked(size_t limit, bool with_meta)
 {
-    if (limit > window.superslabs)
+    if (limit > hak_window.superslabs)
         return ENOMEM;
-    for (enum area_name a = AREA_MAP; a <= AREA_RECORDS; a++) {
+    for (enum hak_area_name a = AREA_MAP; a <= AREA_RECORDS; a++) {
         int error = window_grow_area_locked(a, limit);
         if (error != 0)
             return error;
     }
-    size_t slots = hak_min(window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t),
-                           window.superslabs * HAK_SLOTS);
+    size_t slots = hak_min(hak_window.areas[AREA_MAP].mapped_bytes / sizeof(uint32_t),
+                           hak_window.superslabs * HAK_SLOTS);
     hak_store_relaxed(&hak_space.slots, slots);
     return with_meta ? window_grow_meta_locked(limit) : 0;
 }
@@ -118,22 +97,22 @@ static size_t window_lay_out(uintptr_t base, size_t superslabs)
 {
     uintptr_t at = hak_round_up(base, HAK_SUPERSLAB_BYTES);
     for (int a = 0; a < AREA_COUNT; a++) {
-        window.areas[a].at =
+        hak_window.areas[a].at =
             (char *)at; /* NOLINT(performance-no-int-to-ptr): the window is defined by numbers */
-        window.areas[a].mapped_bytes = 0;
-        at =
-            hak_round_up(at + window.areas[a].group_bytes * (superslabs / 64), HAK_SUPERSLAB_BYTES);
+        hak_window.areas[a].mapped_bytes = 0;
+        at = hak_round_up(at + hak_window.areas[a].group_bytes * (superslabs / 64),
+                          HAK_SUPERSLAB_BYTES);
     }
-    window.superslabs = superslabs;
+    hak_window.superslabs = superslabs;
     hak_store_relaxed(&hak_space.base, at);
-    hak_store_relaxed(&hak_space.map, (_Atomic(uint32_t) *)(void *)window.areas[AREA_MAP].at);
+    hak_store_relaxed(&hak_space.map, (_Atomic(uint32_t) *)(void *)hak_window.areas[AREA_MAP].at);
     hak_store_relaxed(&hak_space.groups,
-                      (struct hak_space_group *)(void *)window.areas[AREA_GROUPS].at);
-    hak_store_relaxed(&hak_space.records, window.areas[AREA_RECORDS].at);
-    hak_store_relaxed(&hak_space.meta, window.areas[AREA_META].at);
+                      (struct hak_space_group *)(void *)hak_window.areas[AREA_GROUPS].at);
+    hak_store_relaxed(&hak_space.records, hak_window.areas[AREA_RECORDS].at);
+    hak_store_relaxed(&hak_space.meta, hak_window.areas[AREA_META].at);
     if (HAK_HARDENED)
         hak_store_relaxed(&hak_space.words,
-                          (_Atomic(uint32_t) *)(void *)window.areas[AREA_WORDS].at);
+                          (_Atomic(uint32_t) *)(void *)hak_window.areas[AREA_WORDS].at);
     return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
 }
 
@@ -142,8 +121,8 @@ static int window_try(uintptr_t base, size_t superslabs)
     window_lay_out(base, superslabs);
     int error = window_cover_locked(1, true);
     for (int a = 0; a < AREA_COUNT && error != 0; a++)
-        if (window.areas[a].mapped_bytes != 0)
-            hak_os_unmap(window.areas[a].at, window.areas[a].mapped_bytes);
+        if (hak_window.areas[a].mapped_bytes != 0)
+            hak_os_unmap(hak_window.areas[a].at, hak_window.areas[a].mapped_bytes);
     return error;
 }
 
@@ -192,7 +171,7 @@ static void window_mark_locked(size_t first, size_t count, bool taken)
 static bool window_taken_locked(size_t s)
 {
     return (s / 64 + 1) * sizeof(struct hak_space_group) <=
-               window.areas[AREA_GROUPS].mapped_bytes &&
+               hak_window.areas[AREA_GROUPS].mapped_bytes &&
            hak_space_is_taken(s);
 }
 
@@ -208,7 +187,7 @@ static size_t window_align(size_t from, size_t align)
 static size_t window_find_locked(size_t from, size_t count, size_t align)
 {
     size_t at = window_align(from, align);
-    while (at + count <= window.superslabs) {
+    while (at + count <= hak_window.superslabs) {
         size_t end =
             at + count; /* looks backwards: a taken superslab late in the range skips the most */
         while (end > at && !window_taken_locked(end - 1))
@@ -226,7 +205,7 @@ static size_t window_find_locked(size_t from, size_t count, size_t align)
 static int window_take_locked(size_t count, size_t align, size_t bytes, bool with_meta,
                               size_t *first)
 {
-    size_t from = window.lowest_free;
+    size_t from = hak_window.lowest_free;
     for (size_t skip = 1;; skip *= 2) {
         size_t at = window_find_locked(from, count, align);
         if (at == SIZE_MAX) {
@@ -249,67 +228,67 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
 
 int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
 {
-    if (count > window.superslabs) {
+    if (count > hak_window.superslabs) {
         hak_refused(HAK_FAILURE_EXHAUSTION, ENOSPC, "fresh");
         return ENOMEM;
     }
-    hak_lock(&window.lock);
+    hak_lock(&hak_window.lock);
     int error = window_take_locked(count, align, bytes, with_meta, first);
     if (error == 0) {
         window_mark_locked(*first, count, true);
-        if (*first == window.lowest_free)
-            window.lowest_free += count;
-        if (*first + count > hak_load_relaxed(&window.high_water))
-            hak_store_release(&window.high_water, *first + count); /* ORDER: [high-water] */
+        if (*first == hak_window.lowest_free)
+            hak_window.lowest_free += count;
+        if (*first + count > hak_load_relaxed(&hak_window.high_water))
+            hak_store_release(&hak_window.high_water, *first + count); /* ORDER: [high-water] */
     }
-    hak_unlock(&window.lock);
+    hak_unlock(&hak_window.lock);
     return error;
 }
 
 bool hak_space_try_take_at(size_t first, size_t count)
 {
-    hak_lock(&window.lock);
-    bool free = first + count <= window.superslabs &&
+    hak_lock(&hak_window.lock);
+    bool free = first + count <= hak_window.superslabs &&
                 window_find_locked(first, count, 1) == first &&
                 window_cover_locked(first + count, false) == 0;
     if (free) {
         window_mark_locked(first, count, true);
-        if (first + count > hak_load_relaxed(&window.high_water))
-            hak_store_release(&window.high_water, first + count); /* ORDER: [high-water] */
+        if (first + count > hak_load_relaxed(&hak_window.high_water))
+            hak_store_release(&hak_window.high_water, first + count); /* ORDER: [high-water] */
     }
-    hak_unlock(&window.lock);
+    hak_unlock(&hak_window.lock);
     return free;
 }
 
 void hak_space_give(size_t first, size_t count)
 {
-    hak_lock(&window.lock);
+    hak_lock(&hak_window.lock);
     window_mark_locked(first, count, false);
-    window.lowest_free = hak_min(window.lowest_free, first);
-    hak_unlock(&window.lock);
+    hak_window.lowest_free = hak_min(hak_window.lowest_free, first);
+    hak_unlock(&hak_window.lock);
 }
 
 int hak_space_need_meta(size_t limit)
 {
-    hak_lock(&window.lock);
+    hak_lock(&hak_window.lock);
     int error = window_grow_meta_locked(limit);
-    hak_unlock(&window.lock);
+    hak_unlock(&hak_window.lock);
     return error;
 }
 
 void hak_space_add_lock_counts(struct hak_lock_counts *sum)
 {
-    hak_lock_add_counts(&window.lock, sum);
+    hak_lock_add_counts(&hak_window.lock, sum);
 }
 
 void hak_space_fork_child(void)
 {
-    if (!hak_lock_recover(&window.lock))
+    if (!hak_lock_recover(&hak_window.lock))
         return;
     /* An array may have been growing: nobody uses what was mapped and not counted yet. Superslabs
      * that were mapped and not marked are stepped over as if they were a stranger's. */
     for (int a = 0; a < AREA_COUNT; a++) {
-        struct area *area = &window.areas[a];
+        struct hak_area *area = &hak_window.areas[a];
         if (area->growing_to_bytes > area->mapped_bytes)
             hak_os_unmap(area->at + area->mapped_bytes,
                          area->growing_to_bytes - area->mapped_bytes);

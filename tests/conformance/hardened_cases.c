@@ -463,7 +463,7 @@ const struct misuse_case misuse_cases[] = {
     SAYS(overflow_by_one, 31, OVERFLOW("31 bytes") CLASS),
     SAYS(overflow_by_one, 4096, OVERFLOW("4096 bytes") CLASS),
     SAYS(overflow_by_one, 65535, OVERFLOW("65535 bytes") CLASS),
-    SAYS(overflow_by_one, 65537, OVERFLOW("65537 bytes") "large block)"),
+    SAYS(overflow_by_one, 70001, OVERFLOW("70001 bytes") "large block)"),
     SAYS(overflow_by_one, 100001, OVERFLOW("100001 bytes") "large block)"),
     ODD(overflow_by_a_zero, OVERFLOW("* bytes")),
     ODD(overflow_found_by_realloc, OVERFLOW("* bytes")),

@@ -444,7 +444,7 @@ const struct misuse_case misuse_cases[] = {
     AT(double_free_and_trim, 16),
     AT(double_free_and_trim, 48),
     AT(double_free_and_trim, 20000),
-    AT(double_free_and_nothing_else, 66000),
+    AT(double_free_and_nothing_else, 70000),
     AT(double_free_and_nothing_else, 200000),
     AT(double_free_and_nothing_else, 3000000),
     ANSWERED_AT(writes_after_free_change_nothing, 16),

@@ -39,6 +39,8 @@ static struct hak_policy_snapshot snapshot_of(const char *line)
         .cpu_ns = value_of(line, "cpu_ns"),
         .faults = value_of(line, "faults"),
         .resident_bytes = value_of(line, "resident_bytes"),
+        .spare_bytes = value_of(line, "spare_bytes"),
+        .purged_bytes = value_of(line, "purged_bytes"),
         .kept_bytes = value_of(line, "kept_bytes"),
         .slow_calls = value_of(line, "slow_calls"),
         .mapped_superslabs = value_of(line, "mapped_superslabs"),

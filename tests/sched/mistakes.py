@@ -40,7 +40,7 @@ MISTAKES = (
         """    if (hak_pool_try_retire(superslab, state))
         return;
     hak_pool_offer(superslab);
-    hak_pool_tick_any();
+    hak_retired_tick(now);
 """,
         """    if (!purged && hak_load_relaxed(&hak_pool.empty_now) > HAK_POOL_LABELS * HAK_SLOTS)
         hak_os_die("more EMPTY slots than there are");
@@ -49,7 +49,7 @@ MISTAKES = (
     if (hak_pool_try_retire(superslab, state))
         return;
     hak_pool_offer(superslab);
-    hak_pool_tick_any();
+    hak_retired_tick(now);
 """)), "slots_retire"),
     Mistake("publish_before_purge", "EMPTY slots are given up before the purge is over", "pool/retired.c", ((
         """    size_t slots = 0;
@@ -114,12 +114,12 @@ MISTAKES = (
         """    if (hak_pool_try_retire(superslab, state))
         return;
     hak_pool_offer(superslab);
-    hak_pool_tick_any();
+    hak_retired_tick(now);
 """,
         """    if (hak_pool_try_retire(superslab, state) || pool_busy(state) == 0)
         return;
     hak_pool_offer(superslab);
-    hak_pool_tick_any();
+    hak_retired_tick(now);
 """),), "slots_warm"),
     Mistake("retire_by_store", "release finds no slot in use and stores \"all claimed\" instead of CAS",
             "pool/acquire.c", ((

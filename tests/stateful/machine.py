@@ -62,7 +62,7 @@ class Block:
     def cost(self) -> int:
         """As live.bytes counts it: large blocks begin a little behind the run of slots that they are
         in. Above 60 KiB, 64 KiB is the only size that is not large."""
-        return self.usable + (self.address % 65536 if self.usable > 61440 else 0)
+        return self.usable + (self.address % 65536 if self.usable > 66688 else 0)
 
 
 def fill(block: Block) -> None:

@@ -31,6 +31,15 @@ static inline char *allocate(size_t bytes)
     return p;
 }
 
+/* A block of just its slots: page-aligned ones have no colour. */
+static inline char *allocate_plain(size_t bytes)
+{
+    bool zero;
+    char *p = hak_large_alloc(bytes, HAK_PAGE_BYTES, &zero);
+    CHECK(p != NULL, "%zu bytes", bytes);
+    return p;
+}
+
 static inline bool release(void *p)
 {
     return hak_large_free(p, hak_map_lookup(p));

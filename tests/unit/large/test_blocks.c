@@ -28,13 +28,12 @@ static void blocks_hold_what_was_asked_for_in_whole_slots(void **state)
     }
 }
 
-static void blocks_that_leave_room_begin_at_different_cache_sets(void **state)
+/* Where they fill their slots too, up to 512 KiB. */
+static void blocks_begin_at_different_cache_sets(size_t bytes)
 {
-    (void)state;
-    start();
     uint64_t lines = 0;
     for (unsigned i = 0; i < 64; i++) {
-        char *p = allocate(200 * KIB);
+        char *p = allocate(bytes);
         assert_int_equal((uintptr_t)p % HAK_CACHE_LINE, 0);
         lines |= 1ull << ((uintptr_t)p % HAK_PAGE_BYTES / HAK_CACHE_LINE);
         assert_false(release(p + HAK_CACHE_LINE));
@@ -43,9 +42,18 @@ static void blocks_that_leave_room_begin_at_different_cache_sets(void **state)
             assert_true(release(p));
     }
     assert_int_equal(lines, UINT64_MAX);
-    assert_int_equal((uintptr_t)allocate(256 * KIB) % HAK_SLOT_BYTES, 0); /* no room */
-    bool zero;
-    assert_int_equal((uintptr_t)hak_large_alloc(200 * KIB, 4096, &zero) % 4096, 0);
+}
+
+static void blocks_up_to_512_kib_begin_at_different_cache_sets(void **state)
+{
+    (void)state;
+    start();
+    blocks_begin_at_different_cache_sets(200 * KIB);
+    blocks_begin_at_different_cache_sets(256 * KIB);
+    blocks_begin_at_different_cache_sets(512 * KIB);
+    assert_int_equal((uintptr_t)allocate(576 * KIB) % HAK_SLOT_BYTES, 0); /* no room */
+    assert_int_equal((uintptr_t)allocate_plain(200 * KIB) % HAK_PAGE_BYTES, 0);
+    assert_int_equal(usable(allocate_plain(256 * KIB)), 256 * KIB);
 }
 
 static void a_block_that_begins_late_is_resized_like_any_other(void **state)
@@ -210,7 +218,7 @@ static void refusals_give_null_and_leave_nothing_mapped(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_hold_what_was_asked_for_in_whole_slots),
-    cmocka_unit_test(blocks_that_leave_room_begin_at_different_cache_sets),
+    cmocka_unit_test(blocks_up_to_512_kib_begin_at_different_cache_sets),
     cmocka_unit_test(a_block_that_begins_late_is_resized_like_any_other),
     cmocka_unit_test(blocks_do_not_overlap),
     cmocka_unit_test(alignments_to_1_gib_are_kept),

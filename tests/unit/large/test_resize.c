@@ -7,7 +7,7 @@ static void a_run_grows_in_place_into_free_slots(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(128 * KIB);
+    char *p = allocate_plain(128 * KIB);
     fill(p, 128 * KIB, 1);
     assert_ptr_equal(resize(p, 400 * KIB), p);
     assert_int_equal(usable(p), 448 * KIB);
@@ -20,8 +20,8 @@ static void a_run_that_grows_takes_no_slot_of_another(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(128 * KIB);
-    char *behind = allocate(128 * KIB);
+    char *p = allocate_plain(128 * KIB);
+    char *behind = allocate_plain(128 * KIB);
     assert_ptr_equal(behind, p + 128 * KIB);
     assert_null(resize(p, 192 * KIB)); /* too small to move pages for */
     assert_int_equal(usable(p), 128 * KIB);
@@ -35,7 +35,7 @@ static void a_run_that_shrinks_gives_slots_and_pages_back(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(MIB);
+    char *p = allocate_plain(MIB);
     fill(p, MIB, 2);
     assert_int_equal(resident_pages(p, MIB), 256);
     assert_ptr_equal(resize(p, 100 * KIB), p);
@@ -43,7 +43,7 @@ static void a_run_that_shrinks_gives_slots_and_pages_back(void **state)
     assert_true(is_filled(p, 100 * KIB, 2));
     assert_int_equal(resident_pages(p, MIB), 32);
     bool zero = false;
-    char *next = hak_large_alloc(512 * KIB, 1, &zero);
+    char *next = hak_large_alloc(512 * KIB, HAK_PAGE_BYTES, &zero);
     assert_ptr_equal(next, p + 128 * KIB);
     assert_true(zero);
     assert_true(is_zero(next, 512 * KIB));
@@ -53,12 +53,12 @@ static void slots_that_could_not_be_purged_do_not_count_as_zero(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(MIB);
+    char *p = allocate_plain(MIB);
     fill(p, MIB, 2);
     fake_os_fail(FAKE_PURGE, 1, EINVAL);
     assert_ptr_equal(resize(p, 100 * KIB), p);
     bool zero = true;
-    assert_ptr_equal(hak_large_alloc(512 * KIB, 1, &zero), p + 128 * KIB);
+    assert_ptr_equal(hak_large_alloc(512 * KIB, HAK_PAGE_BYTES, &zero), p + 128 * KIB);
     assert_false(zero);
 }
 
@@ -80,8 +80,8 @@ static void a_run_from_256_kib_moves_by_pages(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(256 * KIB);
-    char *behind = allocate(65536);
+    char *p = allocate_plain(256 * KIB);
+    char *behind = allocate_plain(65536);
     assert_ptr_equal(behind, p + 256 * KIB);
     fill(p, 256 * KIB, 3);
     char *q = resize(p, 900 * KIB);
@@ -95,7 +95,7 @@ static void a_run_from_256_kib_moves_by_pages(void **state)
     assert_int_equal(large_stats().huge_blocks, 1);
     assert_int_equal(hak_map_lookup(p), 0);
     bool zero = false; /* the place it left */
-    assert_ptr_equal(hak_large_alloc(256 * KIB, 1, &zero), p);
+    assert_ptr_equal(hak_large_alloc(256 * KIB, HAK_PAGE_BYTES, &zero), p);
     assert_true(zero);
     assert_true(is_zero(p, 256 * KIB));
     fill(p, 256 * KIB, 4);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: core files, of the kernel or of gcore, see remote.h. The segments have the
+ * bytes; a note says which files were mapped where, and those are read where the core left text and
+ * constants out. Every number of the file is checked against its length. */
+#include "remote.h"
+
+#include "util.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/procfs.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CORE_NOTES_MOST_BYTES ((size_t)64 << 20)
+
+struct core {
+    struct hak_remote *remote;
+    uint64_t size_bytes;
+    Elf64_Phdr *segments;
+    unsigned count;
+};
+
+static bool core_read(const struct core *c, void *out, size_t bytes, uint64_t offset)
+{
+    return offset <= c->size_bytes && bytes <= c->size_bytes - offset &&
+           pread(c->remote->memory, out, bytes, (off_t)offset) == (ssize_t)bytes;
+}
+
+/* More than 65534 segments are counted in the first section header. */
+static bool core_read_segments(struct core *c)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr first;
+    if (!core_read(c, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_CORE ||
+        header.e_phentsize != sizeof *c->segments)
+        return false;
+    c->count = header.e_phnum;
+    if (header.e_phnum == PN_XNUM) {
+        if (!core_read(c, &first, sizeof first, header.e_shoff))
+            return false;
+        c->count = first.sh_info;
+    }
+    if (c->count > c->size_bytes / sizeof *c->segments)
+        return false;
+    c->segments = hak_grow(NULL, c->count + 1, sizeof *c->segments);
+    return core_read(c, c->segments, c->count * sizeof *c->segments, header.e_phoff);
+}
+
+static int core_by_address(const void *a, const void *b)
+{
+    const Elf64_Phdr *x = a, *y = b;
+    return x->p_vaddr < y->p_vaddr ? -1 : x->p_vaddr > y->p_vaddr;
+}
+
+static void core_add_mappings(struct core *c)
+{
+    qsort(c->segments, c->count, sizeof *c->segments, core_by_address);
+    uint64_t end = 0;
+    for (unsigned i = 0; i < c->count; i++) {
+        const Elf64_Phdr *s = &c->segments[i];
+        if (s->p_type != PT_LOAD || s->p_memsz == 0 || s->p_vaddr < end ||
+            s->p_memsz > UINT64_MAX - s->p_vaddr)
+            continue;
+        end = s->p_vaddr + s->p_memsz;
+        struct hak_mapping *m = hak_remote_add(c->remote, s->p_vaddr, end, "");
+        m->writable = (s->p_flags & PF_W) != 0;
+        bool has_bytes = s->p_filesz == s->p_memsz && s->p_offset <= c->size_bytes &&
+                         s->p_filesz <= c->size_bytes - s->p_offset;
+        m->at_offset = has_bytes ? s->p_offset : UINT64_MAX;
+    }
+}
+
+static void core_add_file(struct hak_remote *r, const uint64_t range[3], uint64_t unit,
+                          const char *name)
+{
+    if (r->file_count % 64 == 0)
+        r->files = hak_grow(r->files, r->file_count + 64, sizeof *r->files);
+    r->files[r->file_count++] = (struct hak_mapping){.start = range[0],
+                                                     .end = range[1],
+                                                     .file_offset = range[2] * unit,
+                                                     .name = hak_format("%s", name)};
+    struct hak_mapping *m = hak_remote_find(r, range[0]);
+    if (m != NULL && m->name[0] == '\0') {
+        free(m->name);
+        m->name = hak_format("%s", name);
+    }
+}
+
+/* count, page size, then start, end and page of the file of each; then their names. */
+static void core_understand_files(struct core *c, const char *note, size_t bytes)
+{
+    uint64_t head[2], range[3];
+    if (bytes < sizeof head)
+        return;
+    memcpy(head, note, sizeof head);
+    if (head[0] > (bytes - sizeof head) / sizeof range)
+        return;
+    const char *name = note + sizeof head + head[0] * sizeof range;
+    const char *end = note + bytes;
+    for (uint64_t i = 0; i < head[0] && name < end && memchr(name, '\0', (size_t)(end - name));
+         i++) {
+        memcpy(range, note + sizeof head + i * sizeof range, sizeof range);
+        core_add_file(c->remote, range, head[1], name);
+        name += strlen(name) + 1;
+    }
+}
+
+static void core_understand_note(struct core *c, uint32_t type, const char *data, size_t bytes)
+{
+    struct elf_prpsinfo process;
+    if (type == NT_FILE) {
+        core_understand_files(c, data, bytes);
+    } else if (type == NT_PRPSINFO && bytes >= sizeof process) {
+        memcpy(&process, data, sizeof process);
+        free(c->remote->name);
+        c->remote->name = hak_format("%.*s", (int)sizeof process.pr_fname, process.pr_fname);
+        c->remote->pid = process.pr_pid;
+    }
+}
+
+static void core_read_notes(struct core *c, const Elf64_Phdr *s)
+{
+    if (s->p_filesz > CORE_NOTES_MOST_BYTES)
+        return;
+    char *notes = hak_grow(NULL, s->p_filesz + 1, 1);
+    size_t left = core_read(c, notes, s->p_filesz, s->p_offset) ? s->p_filesz : 0;
+    const char *at = notes;
+    Elf64_Nhdr header;
+    while (left >= sizeof header) {
+        memcpy(&header, at, sizeof header);
+        size_t name = ((size_t)header.n_namesz + 3) & ~(size_t)3;
+        size_t data = ((size_t)header.n_descsz + 3) & ~(size_t)3;
+        if (name > left - sizeof header || data > left - sizeof header - name)
+            break;
+        core_understand_note(c, header.n_type, at + sizeof header + name, header.n_descsz);
+        at += sizeof header + name + data;
+        left -= sizeof header + name + data;
+    }
+    free(notes);
+}
+
+bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obstacle *obstacle)
+{
+    struct core c = {.remote = r};
+    struct stat status;
+    *r = (struct hak_remote){.is_core = true,
+                             .kernel_rss_bytes = UINT64_MAX,
+                             .swap_bytes = UINT64_MAX,
+                             .uptime_ns = UINT64_MAX};
+    r->path = hak_format("%s", path);
+    r->name = hak_format("%s", "");
+    r->memory = open(path, O_RDONLY | O_CLOEXEC);
+    if (r->memory < 0 || fstat(r->memory, &status) < 0) {
+        obstacle->problem = hak_format("%s cannot be opened: %s", path, strerror(errno));
+        obstacle->hint = "give the path of a core file, or the number of a process";
+        return false;
+    }
+    c.size_bytes = (uint64_t)status.st_size;
+    bool is_core = core_read_segments(&c);
+    if (is_core) {
+        core_add_mappings(&c);
+        for (unsigned i = 0; i < c.count; i++)
+            if (c.segments[i].p_type == PT_NOTE)
+                core_read_notes(&c, &c.segments[i]);
+    }
+    free(c.segments);
+    if (!is_core || r->count == 0) {
+        obstacle->problem = hak_format("%s is not a core file, or it is cut off", path);
+        obstacle->hint = "make one with: gcore PID";
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: what `hakmem doctor` finds in the system's settings and limits. */
+#include "doctor.h"
+
+#include "system.h"
+#include "util.h"
+
+#include <elf.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- huge pages --- */
+
+static void doctor_huge_pages(struct hak_doctor *d)
+{
+    static const char file[] = "/sys/kernel/mm/transparent_hugepage/enabled";
+    char *text = hak_system_text(file);
+    if (text == NULL || strstr(text, "[madvise]") != NULL) {
+        hak_doctor_add(d, "huge_pages", HAK_OK,
+                       hak_format(text == NULL ? "the kernel has none" : "madvise"), NULL, NULL);
+    } else if (strstr(text, "[always]") != NULL) {
+        hak_doctor_add(
+            d, "huge_pages", HAK_NOTE, hak_format("always"),
+            "pages of 2 MiB come into memory where a program touches a few bytes: more "
+            "resident memory, also after much was freed",
+            hak_format("echo madvise > %s: hakmem asks for huge pages where they pay", file));
+    } else {
+        hak_doctor_add(d, "huge_pages", HAK_NOTE, hak_format("never"),
+                       "programs with gigabytes of memory spend more time on address translation",
+                       hak_format("echo madvise > %s", file));
+    }
+    free(text);
+}
+
+/* --- what the kernel promises --- */
+
+static void doctor_overcommit(struct hak_doctor *d)
+{
+    char a[16], b[16];
+    uint64_t mode = hak_system_number("/proc/sys/vm/overcommit_memory");
+    uint64_t limit = hak_system_meminfo("CommitLimit"), used = hak_system_meminfo("Committed_AS");
+    if (mode != 2) {
+        hak_doctor_add(d, "overcommit", HAK_OK,
+                       mode == UINT64_MAX ? hak_format("not known")
+                                          : hak_format("vm.overcommit_memory=%" PRIu64, mode),
+                       NULL, NULL);
+        return;
+    }
+    bool near = limit != UINT64_MAX && used != UINT64_MAX && used > limit - limit / 10;
+    hak_doctor_add(d, "overcommit", near ? HAK_PROBLEM : HAK_NOTE,
+                   limit == UINT64_MAX || used == UINT64_MAX
+                       ? hak_format("vm.overcommit_memory=2")
+                       : hak_format("vm.overcommit_memory=2, %s of %s promised",
+                                    hak_bytes_text(a, used), hak_bytes_text(b, limit)),
+                   "addresses that are mapped count as used, whether touched or not: allocations "
+                   "fail while memory is free",
+                   hak_format("sysctl vm.overcommit_memory=0, or a larger vm.overcommit_ratio"));
+}
+
+/* --- mappings --- */
+
+static uint64_t doctor_count_lines(const char *path)
+{
+    FILE *file = hak_system_open(path);
+    uint64_t lines = 0;
+    if (file == NULL)
+        return UINT64_MAX;
+    for (int c; (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    (void)fclose(file);
+    return lines;
+}
+
+static void doctor_mappings(struct hak_doctor *d)
+{
+    static const char effect[] = "mmap is refused when a process has that many mappings, and then "
+                                 "allocations fail";
+    uint64_t most = hak_system_number("/proc/sys/vm/max_map_count");
+    char *maps = hak_format("%s/maps", d->folder);
+    uint64_t have = d->pid != 0 ? doctor_count_lines(maps) : UINT64_MAX;
+    free(maps);
+    if (most == UINT64_MAX) {
+        hak_doctor_add(d, "mappings", HAK_OK, hak_format("no limit is known"), NULL, NULL);
+        return;
+    }
+    char *fix = hak_format("sysctl vm.max_map_count=%d", 262144);
+    if (have != UINT64_MAX && have > most - most / 5)
+        hak_doctor_add(d, "mappings", HAK_PROBLEM,
+                       hak_format("%" PRIu64 " of %" PRIu64 " (vm.max_map_count)", have, most),
+                       effect, fix);
+    else if (most < 65530)
+        hak_doctor_add(d, "mappings", HAK_NOTE, hak_format("vm.max_map_count=%" PRIu64, most),
+                       effect, fix);
+    else {
+        hak_doctor_add(d, "mappings", HAK_OK,
+                       have == UINT64_MAX ? hak_format("vm.max_map_count=%" PRIu64, most)
+                                          : hak_format("%" PRIu64 " of %" PRIu64, have, most),
+                       NULL, NULL);
+        free(fix);
+    }
+}
+
+/* --- limits of the process --- */
+
+/* The soft limit in /proc/PID/limits; UINT64_MAX: unlimited or unknown. */
+static uint64_t doctor_limit(const struct hak_doctor *d, const char *name)
+{
+    char line[256];
+    uint64_t limit = UINT64_MAX;
+    char *path = hak_format("%s/limits", d->folder);
+    FILE *file = hak_system_open(path);
+    free(path);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (hak_starts_with(line, name) && sscanf(line + strlen(name), "%" SCNu64, &limit) != 1)
+            limit = UINT64_MAX;
+    if (file != NULL)
+        (void)fclose(file);
+    return limit;
+}
+
+static void doctor_address_space(struct hak_doctor *d)
+{
+    char a[16], b[16];
+    uint64_t limit = doctor_limit(d, "Max address space");
+    char *path = hak_format("%s/status", d->folder);
+    uint64_t used = d->pid != 0 ? hak_system_line(path, "VmSize") : UINT64_MAX;
+    free(path);
+    if (limit == UINT64_MAX) {
+        hak_doctor_add(d, "address_space", HAK_OK, hak_format("unlimited"), NULL, NULL);
+        return;
+    }
+    bool near = used != UINT64_MAX && used > limit - limit / 5;
+    hak_doctor_add(
+        d, "address_space", near ? HAK_PROBLEM : HAK_NOTE,
+        used == UINT64_MAX
+            ? hak_format("RLIMIT_AS is %s", hak_bytes_text(a, limit))
+            : hak_format("%s of %s (RLIMIT_AS)", hak_bytes_text(a, used), hak_bytes_text(b, limit)),
+        "addresses count, of libraries and stacks too: allocations fail before so much memory is "
+        "used",
+        hak_format("ulimit -v unlimited, LimitAS= in the systemd unit, or prlimit --pid PID --as=; "
+                   "HAKMEM_LIMIT_MB limits what hakmem maps"));
+}
+
+static uint64_t doctor_auxiliary(const struct hak_doctor *d, uint64_t type)
+{
+    Elf64_auxv_t entry;
+    uint64_t value = UINT64_MAX;
+    char *path = hak_format("%s/auxv", d->folder);
+    FILE *file = hak_system_open(path);
+    free(path);
+    while (file != NULL && value == UINT64_MAX && fread(&entry, sizeof entry, 1, file) == 1)
+        if (entry.a_type == type)
+            value = entry.a_un.a_val;
+    if (file != NULL)
+        (void)fclose(file);
+    return value;
+}
+
+static void doctor_page_size(struct hak_doctor *d)
+{
+    uint64_t page = doctor_auxiliary(d, AT_PAGESZ);
+    if (page == 4096 || page == UINT64_MAX)
+        hak_doctor_add(d, "page_size", HAK_OK,
+                       page == 4096 ? hak_format("4096 bytes") : hak_format("not known"), NULL,
+                       NULL);
+    else
+        hak_doctor_add(d, "page_size", HAK_PROBLEM, hak_format("%" PRIu64 " bytes", page),
+                       "hakmem is made for pages of 4096 bytes: less memory goes back than it "
+                       "counts, and small programs need more",
+                       hak_format("boot a kernel with pages of 4096 bytes"));
+}
+
+/* --- who may look at a process --- */
+
+static bool doctor_may_trace(void)
+{
+    FILE *file = hak_system_open("/proc/self/status");
+    char line[256];
+    uint64_t capabilities = UINT64_MAX;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "CapEff: %" SCNx64, &capabilities) == 1)
+            break;
+    if (file != NULL)
+        (void)fclose(file);
+    return capabilities >> 19 & 1; /* CAP_SYS_PTRACE */
+}
+
+static void doctor_trace(struct hak_doctor *d)
+{
+    static const char effect[] = "hakmem stat, top, map and explain cannot read processes";
+    uint64_t scope = hak_system_number("/proc/sys/kernel/yama/ptrace_scope");
+    bool may = doctor_may_trace();
+    bool container = hak_system_exists("/.dockerenv") || hak_system_exists("/run/.containerenv");
+    if (scope == 3)
+        hak_doctor_add(d, "ptrace", HAK_NOTE, hak_format("kernel.yama.ptrace_scope=3"), effect,
+                       hak_format("set kernel.yama.ptrace_scope to 1 or 0 at boot: it cannot be "
+                                  "lowered before"));
+    else if (container && !may)
+        hak_doctor_add(d, "ptrace", HAK_NOTE, hak_format("a container without CAP_SYS_PTRACE"),
+                       "hakmem stat, top, map and explain can read only what the same user runs, "
+                       "if anything",
+                       hak_format("start the container with --cap-add=SYS_PTRACE"));
+    else if (scope != UINT64_MAX && scope > 0 && !may)
+        hak_doctor_add(d, "ptrace", HAK_NOTE,
+                       hak_format("kernel.yama.ptrace_scope=%" PRIu64, scope),
+                       "hakmem stat, top, map and explain can read only processes that they "
+                       "started",
+                       hak_format("run them as root, or: sysctl kernel.yama.ptrace_scope=0"));
+    else
+        hak_doctor_add(d, "ptrace", HAK_OK, hak_format("processes can be read"), NULL, NULL);
+}
+
+void hak_doctor_look_at_system(struct hak_doctor *d)
+{
+    doctor_huge_pages(d);
+    doctor_overcommit(d);
+    doctor_mappings(d);
+    doctor_address_space(d);
+    doctor_page_size(d);
+    doctor_trace(d);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: which pages of another process are in memory, see remote.h. */
+#include "remote.h"
+
+#include "util.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096u
+
+#define PAGEMAP_PRESENT (UINT64_C(1) << 63)
+#define PAGEMAP_FILE (UINT64_C(1) << 61)
+#define PAGEMAP_EXCLUSIVE (UINT64_C(1) << 56)
+
+/* The kernel's page of zeros stands for pages that were only read: pagemap has them, the resident
+ * size has not. Which they are is not told; but they belong to no file and are not exclusive, and
+ * how many of a mapping's pages count is known from smaps. */
+static void remote_set_resident(struct hak_mapping *m, const uint64_t *entries, size_t pages,
+                                uint64_t rss_pages)
+{
+    uint64_t sure = 0, maybe = 0;
+    for (size_t i = 0; i < pages; i++) {
+        if ((entries[i] & PAGEMAP_PRESENT) == 0)
+            continue;
+        if ((entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) != 0)
+            sure++;
+        else
+            maybe++;
+    }
+    uint64_t take = rss_pages > sure ? rss_pages - sure : 0;
+    take = take < maybe ? take : maybe;
+    uint64_t seen = 0;
+    for (size_t i = 0; i < pages; i++) {
+        bool resident = (entries[i] & PAGEMAP_PRESENT) != 0;
+        if (resident && (entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) == 0) {
+            resident = (seen + 1) * take / maybe > seen * take / maybe; /* spread evenly */
+            seen++;
+        }
+        if (resident)
+            m->resident[i / 64] |= UINT64_C(1) << (i % 64);
+        m->resident_pages += resident;
+    }
+}
+
+static void remote_look_at_mapping(struct hak_mapping *m, int pagemap, uint64_t rss_pages)
+{
+    size_t pages = (m->end - m->start) / PAGE_BYTES;
+    if (rss_pages == 0 || pages == 0)
+        return;
+    uint64_t *entries = hak_grow(NULL, pages, sizeof *entries);
+    size_t bytes = pages * sizeof *entries;
+    size_t have = 0;
+    while (have < bytes) {
+        ssize_t n = pread(pagemap, (char *)entries + have, bytes - have,
+                          (off_t)(m->start / PAGE_BYTES * sizeof *entries + have));
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
+    memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
+    if (have == bytes)
+        remote_set_resident(m, entries, pages, rss_pages);
+    free(entries);
+}
+
+/* The mappings anew, each with its resident size, and then its pages. */
+static bool remote_read_smaps(struct hak_remote *r, int pagemap)
+{
+    FILE *smaps = hak_remote_open_file(r->pid, "smaps");
+    if (smaps == NULL)
+        return false;
+    hak_remote_forget_mappings(r);
+    char *line = NULL;
+    size_t size = 0;
+    bool in_mapping = false;
+    while (getline(&line, &size, smaps) > 0) {
+        uint64_t kib;
+        if ((line[0] >= '0' && line[0] <= '9') || (line[0] >= 'a' && line[0] <= 'f'))
+            in_mapping = hak_remote_add_line(r, line) != NULL;
+        else if (in_mapping && sscanf(line, "Rss: %" SCNu64 " kB", &kib) == 1)
+            r->mappings[r->count - 1].resident_pages = kib * 1024 / PAGE_BYTES;
+    }
+    free(line);
+    (void)fclose(smaps);
+    for (size_t i = 0; i < r->count; i++) {
+        uint64_t rss_pages = r->mappings[i].resident_pages;
+        r->mappings[i].resident_pages = 0;
+        remote_look_at_mapping(&r->mappings[i], pagemap, rss_pages);
+    }
+    return r->count > 0;
+}
+
+static void remote_read_rollup(struct hak_remote *r)
+{
+    FILE *rollup = hak_remote_open_file(r->pid, "smaps_rollup");
+    if (rollup == NULL)
+        return;
+    char line[256];
+    uint64_t kib;
+    while (fgets(line, sizeof line, rollup) != NULL) {
+        if (sscanf(line, "Rss: %" SCNu64 " kB", &kib) == 1)
+            r->kernel_rss_bytes = kib * 1024;
+        else if (sscanf(line, "Swap: %" SCNu64 " kB", &kib) == 1)
+            r->swap_bytes = kib * 1024;
+    }
+    (void)fclose(rollup);
+}
+
+static void remote_look_at_core(struct hak_remote *r);
+
+bool hak_remote_look_at_pages(struct hak_remote *r)
+{
+    r->now_ns = hak_remote_clock_ns(CLOCK_MONOTONIC);
+    r->time_unix_ns = hak_remote_clock_ns(CLOCK_REALTIME);
+    if (r->is_core) {
+        remote_look_at_core(r);
+    } else {
+        char *path = hak_format("/proc/%d/pagemap", (int)r->pid);
+        int pagemap = open(path, O_RDONLY | O_CLOEXEC);
+        free(path);
+        bool found = pagemap >= 0 && remote_read_smaps(r, pagemap);
+        if (pagemap >= 0)
+            (void)close(pagemap);
+        if (!found)
+            return false;
+        remote_read_rollup(r);
+    }
+    r->resident_pages = 0;
+    for (size_t i = 0; i < r->count; i++)
+        r->resident_pages += r->mappings[i].resident_pages;
+    return true;
+}
+
+/* A core has no word on pages; those that it has and that are not zero were in memory. */
+static void remote_look_at_core(struct hak_remote *r)
+{
+    static const char zeros[PAGE_BYTES];
+    char page[PAGE_BYTES];
+    for (size_t i = 0; i < r->count; i++) {
+        struct hak_mapping *m = &r->mappings[i];
+        size_t pages = (m->end - m->start) / PAGE_BYTES;
+        if (m->at_offset == UINT64_MAX)
+            continue;
+        m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
+        memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
+        for (size_t p = 0; p < pages; p++) {
+            off_t at = (off_t)(m->at_offset + p * PAGE_BYTES);
+            off_t data = lseek(r->memory, at, SEEK_DATA);
+            if (data < 0)
+                break;
+            if (data >= at + (off_t)PAGE_BYTES) {
+                p += (size_t)(data - at) / PAGE_BYTES - 1;
+                continue;
+            }
+            if (pread(r->memory, page, sizeof page, at) != (ssize_t)sizeof page ||
+                memcmp(page, zeros, sizeof page) == 0)
+                continue;
+            m->resident[p / 64] |= UINT64_C(1) << (p % 64);
+            m->resident_pages++;
+        }
+    }
+}
+
+/* --- counting pages --- */
+
+uint64_t hak_remote_resident_mask(struct hak_remote *r, uint64_t at, unsigned pages)
+{
+    uint64_t mask = 0;
+    const struct hak_mapping *m = NULL;
+    for (unsigned i = 0; i < pages; i++, at += PAGE_BYTES) {
+        if (m == NULL || at >= m->end)
+            m = hak_remote_find(r, at);
+        if (m == NULL || m->resident == NULL)
+            continue;
+        uint64_t page = (at - m->start) / PAGE_BYTES;
+        mask |= (m->resident[page / 64] >> (page % 64) & 1) << i;
+    }
+    return mask;
+}
+
+uint64_t hak_remote_take(struct hak_remote *r, uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    uint64_t at = from & ~(uint64_t)(PAGE_BYTES - 1);
+    while (at < to) {
+        size_t low = 0, high = r->count; /* the first mapping that ends behind `at` */
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (r->mappings[middle].end <= at)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == r->count || r->mappings[low].start >= to)
+            break;
+        struct hak_mapping *m = &r->mappings[low];
+        at = at > m->start ? at : m->start;
+        for (; at < to && at < m->end; at += PAGE_BYTES) {
+            uint64_t page = (at - m->start) / PAGE_BYTES;
+            uint64_t bit = UINT64_C(1) << (page % 64);
+            if (m->resident == NULL) {
+                at = m->end;
+                break;
+            }
+            if ((m->resident[page / 64] & bit) == 0)
+                continue;
+            m->resident[page / 64] &= ~bit;
+            bytes += PAGE_BYTES;
+        }
+    }
+    return bytes;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: `hakmem stat`: where the memory of a process is. */
+#include "stat.h"
+
+#include "util.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum stat_format { STAT_TEXT, STAT_JSON, STAT_OPENMETRICS };
+
+struct stat_options {
+    enum stat_format format;
+    struct hak_stat_parts parts;
+    unsigned watch_seconds; /* 0: once */
+    bool help;
+    const char *output; /* NULL: stdout; with a command stderr */
+    pid_t pid;
+    const char *core;
+    char **command;
+    /* --watch */
+    uint64_t previous_bytes[HAK_LINE_COUNT];
+    bool has_previous;
+};
+
+void hak_stat_help(void)
+{
+    (void)fputs(
+        "Usage: hakmem stat [OPTION]... PID | CORE\n"
+        "       hakmem stat [OPTION]... -- COMMAND [ARGUMENT]...\n"
+        "Tell where the memory of a process is: from the blocks that it holds, line by line, to\n"
+        "all that it has in memory. The process needs hakmem; it is neither stopped nor changed.\n"
+        "With a COMMAND, run it under hakmem and tell about it when it ends, before it is gone.\n"
+        "\n"
+        "  --json         as JSON: docs/stat-format.md\n"
+        "  --openmetrics  as OpenMetrics text\n"
+        "  --superslabs   JSON with each superslab and its slots\n"
+        "  --samples      JSON with sampled blocks and call sites, where the process takes them\n"
+        "  --output FILE  write to FILE; else to stdout, with a COMMAND to stderr\n"
+        "  --watch[=SECONDS]  again every so many seconds (2), with what has changed\n"
+        "  --help         print this and exit\n"
+        "\n"
+        "Exit status: 0, of the COMMAND if there is one; 1 the process has no hakmem or cannot be\n"
+        "read, 2 the arguments are wrong, 125 to 127 as for 'hakmem run'.\n",
+        stdout);
+}
+
+static const char *const stat_option_names[] = {
+    "--json", "--openmetrics", "--superslabs", "--samples", "--output", "--watch", "--help"};
+
+static _Noreturn void stat_unknown_option(const char *option)
+{
+    const char *nearest = hak_nearest(option, stat_option_names,
+                                      sizeof stat_option_names / sizeof *stat_option_names);
+    if (nearest != NULL)
+        hak_die(HAK_EXIT_USAGE, "stat: unknown option '%s'; did you mean '%s'?", option, nearest);
+    hak_die(HAK_EXIT_USAGE, "stat: unknown option '%s'; see 'hakmem stat --help'", option);
+}
+
+static unsigned stat_parse_seconds(const char *text)
+{
+    char *end;
+    unsigned long seconds = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end != '\0' || seconds == 0 || seconds > 86400)
+        hak_die(HAK_EXIT_USAGE, "stat: --watch needs whole seconds from 1 to 86400, not '%s'",
+                text);
+    return (unsigned)seconds;
+}
+
+static void stat_parse_option(struct stat_options *o, const char *option)
+{
+    if (strcmp(option, "--json") == 0) {
+        o->format = STAT_JSON;
+    } else if (strcmp(option, "--openmetrics") == 0) {
+        o->format = STAT_OPENMETRICS;
+    } else if (strcmp(option, "--superslabs") == 0) {
+        o->format = STAT_JSON;
+        o->parts.superslabs = true;
+    } else if (strcmp(option, "--samples") == 0) {
+        o->format = STAT_JSON;
+        o->parts.samples = true;
+    } else if (hak_starts_with(option, "--output=")) {
+        o->output = option + strlen("--output=");
+    } else if (strcmp(option, "--watch") == 0) {
+        o->watch_seconds = 2;
+    } else if (hak_starts_with(option, "--watch=")) {
+        o->watch_seconds = stat_parse_seconds(option + strlen("--watch="));
+    } else if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0) {
+        o->help = true;
+    } else {
+        stat_unknown_option(option);
+    }
+}
+
+/* "hakmem stat --watch 5 PID" is what everybody types: a number behind --watch is its own if
+ * another word follows. */
+static void stat_parse(struct stat_options *o, int argc, char **argv)
+{
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--output") == 0 || strcmp(argv[i], "-o") == 0) {
+            if (i + 1 == argc)
+                hak_die(HAK_EXIT_USAGE, "stat: --output needs the name of a file");
+            o->output = argv[++i];
+            continue;
+        }
+        stat_parse_option(o, argv[i]);
+        if (strcmp(argv[i], "--watch") == 0 && i + 2 < argc && isdigit((unsigned char)*argv[i + 1]))
+            o->watch_seconds = stat_parse_seconds(argv[++i]);
+    }
+    if (o->help)
+        return;
+    if (i < argc && strcmp(argv[i], "--") == 0) {
+        if (i + 1 == argc)
+            hak_die(HAK_EXIT_USAGE, "stat: no command given; for example: hakmem stat -- ls -l");
+        if (o->watch_seconds != 0)
+            hak_die(HAK_EXIT_USAGE, "stat: --watch is for a running process; give its number");
+        o->command = argv + i + 1;
+        return;
+    }
+    if (i >= argc)
+        hak_die(HAK_EXIT_USAGE, "stat: no process given; for example: hakmem stat 1234, or: hakmem "
+                                "stat -- ls -l");
+    if (i + 1 < argc && argv[i + 1][0] == '-')
+        hak_die(HAK_EXIT_USAGE, "stat: options come before the process: hakmem stat %s %s",
+                argv[i + 1], argv[i]);
+    if (i + 1 < argc)
+        hak_die(HAK_EXIT_USAGE, "stat: one process at a time; '%s' is too much%s", argv[i + 1],
+                isdigit((unsigned char)*argv[i]) ? "" : "; a command comes behind --");
+    o->pid = hak_parse_pid(argv[i]);
+    if (o->pid == 0 && access(argv[i], F_OK) != 0)
+        hak_die(HAK_EXIT_USAGE,
+                "stat: '%s' is neither the number of a process nor a core file; a command comes "
+                "behind --",
+                argv[i]);
+    o->core = o->pid == 0 ? argv[i] : NULL;
+}
+
+static void stat_print(struct stat_options *o, const struct hak_survey *survey)
+{
+    if (o->format == STAT_JSON)
+        hak_stat_print_json(survey, o->parts);
+    else if (o->format == STAT_OPENMETRICS)
+        hak_stat_print_openmetrics(survey);
+    else
+        hak_stat_print_text(survey, o->has_previous ? o->previous_bytes : NULL);
+    for (enum hak_line line = 0; line < HAK_LINE_COUNT; line++)
+        o->previous_bytes[line] = survey->lines[line].resident_bytes;
+    o->has_previous = true;
+}
+
+/* Reads and prints once. False: said why not. */
+static bool stat_once(struct stat_options *o)
+{
+    struct hak_remote remote;
+    struct hak_image image;
+    struct hak_survey survey;
+    struct hak_obstacle obstacle = {0};
+    bool open = o->core != NULL ? hak_remote_open_core(&remote, o->core, &obstacle)
+                                : hak_remote_open(&remote, o->pid, &obstacle);
+    if (open && !hak_remote_look_at_pages(&remote)) {
+        obstacle.problem = hak_format("the pages of process %d cannot be looked at", (int)o->pid);
+        obstacle.hint = "it may have ended, or /proc may not be mounted";
+        open = false;
+    }
+    if (open && hak_image_open(&image, &remote, &obstacle)) {
+        hak_survey_make(&survey, &image);
+        stat_print(o, &survey);
+        hak_survey_free(&survey);
+    }
+    bool done = obstacle.problem == NULL;
+    if (!done) {
+        hak_say("stat: %s", obstacle.problem);
+        hak_say("hint: %s", obstacle.hint);
+    }
+    hak_obstacle_free(&obstacle);
+    hak_remote_close(&remote);
+    return done;
+}
+
+static bool stat_watch(struct stat_options *o)
+{
+    bool terminal = isatty(STDOUT_FILENO) && o->format == STAT_TEXT;
+    for (bool first = true;; first = false) {
+        if (terminal)
+            (void)fputs("\033[H\033[2J", stdout);
+        if (!first && kill(o->pid, 0) < 0 && errno == ESRCH)
+            return true;
+        if (!stat_once(o))
+            return false;
+        if (!terminal && o->format == STAT_TEXT)
+            (void)putchar('\n');
+        hak_finish_output();
+        (void)sleep(o->watch_seconds);
+    }
+}
+
+/* Whatever is printed from now on goes there. */
+static void stat_redirect(const struct stat_options *o)
+{
+    if (o->output == NULL && o->command == NULL)
+        return;
+    int file = o->output == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
+                                 : open(o->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0 || dup2(file, STDOUT_FILENO) < 0)
+        hak_die(HAK_EXIT_OUTPUT, "stat: cannot write to %s: %s",
+                o->output == NULL ? "stderr" : o->output, strerror(errno));
+    (void)close(file);
+}
+
+static void stat_show(pid_t pid, void *context)
+{
+    struct stat_options *o = context;
+    o->pid = pid;
+    stat_redirect(o);
+    (void)stat_once(o);
+    hak_finish_output();
+}
+
+int hak_stat(int argc, char **argv)
+{
+    struct stat_options o = {0};
+    stat_parse(&o, argc, argv);
+    if (o.help) {
+        hak_stat_help();
+        return EXIT_SUCCESS;
+    }
+    if (o.command != NULL)
+        return hak_stat_run(o.command, stat_show, &o);
+    stat_redirect(&o);
+    bool done = o.watch_seconds != 0 && o.core == NULL ? stat_watch(&o) : stat_once(&o);
+    return done ? EXIT_SUCCESS : EXIT_FAILURE;
+}

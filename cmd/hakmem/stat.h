@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: `hakmem stat`, and what its files share. */
+#pragma once
+
+#include "json.h"
+#include "survey.h"
+
+int hak_stat(int argc, char **argv);
+void hak_stat_help(void);
+
+/* stat_json.c. */
+struct hak_stat_parts {
+    bool superslabs, samples;
+};
+void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts parts);
+void hak_stat_json_failures(struct hak_json *j, const struct hak_image *image);
+/* stat_text.c: the waterfall for people. `previous_bytes` (an array of the lines' resident bytes,
+ * or NULL) adds a column of changes. */
+void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previous_bytes);
+/* stat_openmetrics.c. */
+void hak_stat_print_openmetrics(const struct hak_survey *survey);
+
+/* stat_end.c: runs a command under hakmem and calls `show` when it is about to end, its memory
+ * still there. Returns the command's exit status as a shell would; ends the hakmem command where
+ * that is not possible. */
+int hak_stat_run(char **command, void (*show)(pid_t pid, void *context), void *context);

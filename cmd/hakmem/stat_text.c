@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: the waterfall of `hakmem stat` for people: each line with its share, and a
+ * bar that begins where the one above it ends. */
+#include "stat.h"
+
+#include "util.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define BAR_WIDTH 32
+
+static void text_bar(uint64_t from, uint64_t to, uint64_t whole)
+{
+    char bar[BAR_WIDTH + 1];
+    uint64_t first = whole == 0 ? 0 : from * BAR_WIDTH / whole;
+    uint64_t last = whole == 0 ? 0 : (to * BAR_WIDTH + whole - 1) / whole;
+    for (uint64_t i = 0; i < BAR_WIDTH; i++)
+        bar[i] = i >= first && i < last && to > from ? '#' : '.';
+    bar[BAR_WIDTH] = '\0';
+    (void)printf("  %s", bar);
+}
+
+static void text_change(uint64_t now, uint64_t before)
+{
+    char number[16];
+    bool less = now < before;
+    if (now == before)
+        (void)printf("  %10s", "");
+    else
+        (void)printf("  %c%9s", less ? '-' : '+',
+                     hak_bytes_text(number, less ? before - now : now - before));
+}
+
+static void text_line(const struct hak_survey *survey, enum hak_line line, uint64_t from,
+                      const uint64_t *previous_bytes)
+{
+    char number[16];
+    uint64_t bytes = survey->lines[line].resident_bytes;
+    if (line == HAK_LINE_SLACK && !survey->slack_known) {
+        (void)printf("  %-30s %10s\n", hak_line_label(line), "not known");
+        return;
+    }
+    if (bytes == 0 && (line == HAK_LINE_HUGE_CACHE || line == HAK_LINE_IN_TRANSITION) &&
+        previous_bytes == NULL)
+        return;
+    double share = survey->rss_bytes == 0 ? 0 : 100.0 * (double)bytes / (double)survey->rss_bytes;
+    (void)printf("  %-30s %10s %6.1f%%", hak_line_label(line), hak_bytes_text(number, bytes),
+                 share);
+    text_bar(from, from + bytes, survey->rss_bytes);
+    if (previous_bytes != NULL)
+        text_change(bytes, previous_bytes[line]);
+    (void)printf("\n");
+}
+
+static void text_below(const struct hak_survey *survey)
+{
+    char a[16], b[16], c[16];
+    const struct hak_snapshot *s = &survey->snapshot;
+    (void)printf("\n%" PRIu64 " live blocks of %s: %" PRIu64 " small in %" PRIu64 " slabs, %" PRIu64
+                 " large, %" PRIu64 " huge\n",
+                 (uint64_t)s->live_blocks, hak_bytes_text(a, s->live_bytes),
+                 (uint64_t)s->cache.used_blocks, (uint64_t)s->cache.slabs, survey->large_blocks,
+                 survey->huge_blocks);
+    (void)printf("%" PRIu64 " threads; superslabs kept: %" PRIu64 " and %" PRIu64
+                 " empty slots, of %s allowed\n",
+                 (uint64_t)s->cache.heaps, s->pool.retired_now, s->pool.empty_slots_now,
+                 hak_bytes_text(b, s->pool.budget_bytes));
+    if (survey->image->remote->swap_bytes != UINT64_MAX && survey->image->remote->swap_bytes != 0)
+        (void)printf("%s are in swap, and in no line\n",
+                     hak_bytes_text(c, survey->image->remote->swap_bytes));
+    uint64_t failed = s->failures[0] + s->failures[1] + s->failures[2];
+    if (failed != 0)
+        (void)printf("%" PRIu64 " allocations have failed; 'hakmem explain' says why\n", failed);
+    if (!survey->complete)
+        (void)printf("The process changed while it was read; the figures may be a little off.\n");
+}
+
+void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previous_bytes)
+{
+    char a[16];
+    static const char *const builds[] = {"", " hardened", " checked", " hardened checked"};
+    const struct hak_remote *r = survey->image->remote;
+    (void)printf("%s, process %d: %s in memory, hakmem %s%s\n\n", r->name, (int)r->pid,
+                 hak_bytes_text(a, survey->rss_bytes), hak_image_version(survey->image),
+                 builds[survey->image->root.flags % 4]);
+    uint64_t at = 0;
+    for (enum hak_line line = 0; line < HAK_LINE_COUNT; line++) {
+        text_line(survey, line, at, previous_bytes);
+        at += survey->lines[line].resident_bytes;
+    }
+    double off = r->kernel_rss_bytes == UINT64_MAX || r->kernel_rss_bytes == 0
+                     ? 0
+                     : 100.0 * ((double)survey->rss_bytes - (double)r->kernel_rss_bytes) /
+                           (double)r->kernel_rss_bytes;
+    (void)printf("  %-30s %10s", "sum", hak_bytes_text(a, survey->rss_bytes));
+    if (r->kernel_rss_bytes != UINT64_MAX)
+        (void)printf("         the kernel says %s (%+.1f%%)",
+                     hak_bytes_text(a, r->kernel_rss_bytes), off);
+    (void)printf("\n");
+    text_below(survey);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The hakmem command: what of the slabs, blocks and records is in memory, see survey.h. Pages are
+ * counted once: whatever is left in the end is not the allocator's. */
+#include "survey.h"
+
+#include "util.h"
+
+#include "hard/hard_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLAB_MOST_BLOCKS 4096u
+#define SLAB_MOST_BYTES (4 * HAK_SLOT_BYTES)
+
+struct count {
+    struct hak_survey *survey;
+    struct hak_remote *remote;
+    uint64_t base;
+    uint64_t words; /* hardened: address of the word of the window's first byte; 0: none */
+    uint32_t *word; /* of the slab that is looked at */
+};
+
+static uint64_t count_take(struct count *c, enum hak_line line, uint64_t from, uint64_t bytes)
+{
+    uint64_t resident = hak_remote_take(c->remote, from, from + bytes);
+    c->survey->lines[line].resident_bytes += resident;
+    c->survey->lines[line].virtual_bytes += bytes;
+    return resident;
+}
+
+/* --- slabs --- */
+
+/* The bytes of [from, to) in pages of the mask, both counted from the beginning of the slab. */
+static uint64_t count_overlap(uint64_t mask, uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    while (from < to) {
+        uint64_t page = from / HAK_PAGE_BYTES;
+        uint64_t end = (page + 1) * HAK_PAGE_BYTES;
+        end = end < to ? end : to;
+        if (mask >> page & 1)
+            bytes += end - from;
+        from = end;
+    }
+    return bytes;
+}
+
+static bool count_bit(const uint64_t *bits, unsigned block)
+{
+    return bits[block / 64] >> (block % 64) & 1;
+}
+
+static enum hak_block_state count_state(const struct count *c, const struct hak_slab_seen *s,
+                                        unsigned block, uint64_t *asked_bytes)
+{
+    const struct hak_class *k = hak_class(s->cls);
+    unsigned words = hak_slab_words(k);
+    *asked_bytes = k->size_bytes;
+    if (block >= s->carved)
+        return HAK_BLOCK_FRESH;
+    if (count_bit(s->bits, block))
+        return HAK_BLOCK_FREE;
+    if (count_bit(s->bits + (size_t)2 * words, block))
+        return HAK_BLOCK_WAITING;
+    if (count_bit(s->bits + words, block))
+        return HAK_BLOCK_BIN;
+    if (c->word == NULL)
+        return HAK_BLOCK_LIVE;
+    uint32_t word = c->word[(uint64_t)block * k->size_bytes >> HAK_WORD_SHIFT];
+    *asked_bytes = (word & HARD_LIVE) != 0 && (word & HARD_SIZE_MASK) < k->size_bytes
+                       ? word & HARD_SIZE_MASK
+                       : k->size_bytes;
+    return (word & HARD_FREED) != 0 ? HAK_BLOCK_QUARANTINE : HAK_BLOCK_LIVE;
+}
+
+static enum hak_line count_line_of(enum hak_block_state state)
+{
+    switch (state) {
+    case HAK_BLOCK_LIVE:
+        return HAK_LINE_LIVE;
+    case HAK_BLOCK_BIN:
+    case HAK_BLOCK_WAITING:
+        return HAK_LINE_THREAD_CACHES;
+    case HAK_BLOCK_QUARANTINE:
+        return HAK_LINE_IN_TRANSITION;
+    default:
+        return HAK_LINE_FREE_IN_SLABS;
+    }
+}
+
+/* The hardened library keeps a word for each place at which a block may begin, with its size. */
+static void count_read_words(struct count *c, const struct hak_slab_seen *s)
+{
+    static uint32_t words[SLAB_MOST_BYTES >> HAK_WORD_SHIFT];
+    size_t bytes = s->slots * HAK_SLOT_BYTES >> HAK_WORD_SHIFT << 2;
+    uint64_t at = c->words + (s->first_slot << HAK_SLOT_SHIFT >> HAK_WORD_SHIFT << 2);
+    bool read = c->words != 0 && s->slots <= 4 && hak_remote_read(c->remote, at, words, bytes);
+    c->word = read ? words : NULL;
+}
+
+static void count_blocks(struct count *c, struct hak_slab_seen *s, uint64_t mask)
+{
+    const struct hak_class *k = hak_class(s->cls);
+    struct hak_amount *lines = c->survey->lines;
+    uint64_t counted = 0;
+    count_read_words(c, s);
+    for (unsigned block = 0; block < k->blocks; block++) {
+        uint64_t asked;
+        uint64_t from = (uint64_t)block * k->size_bytes;
+        uint64_t to = from + k->size_bytes;
+        enum hak_block_state state = count_state(c, s, block, &asked);
+        enum hak_line line = count_line_of(state);
+        uint64_t resident = count_overlap(mask, from, to);
+        s->blocks[state]++;
+        counted += resident;
+        if (state == HAK_BLOCK_LIVE) {
+            uint64_t slack = count_overlap(mask, from + asked, to);
+            s->live_resident_bytes += resident;
+            lines[HAK_LINE_SLACK].resident_bytes += slack;
+            lines[HAK_LINE_SLACK].virtual_bytes += k->size_bytes - asked;
+            lines[line].resident_bytes += resident - slack;
+            lines[line].virtual_bytes += asked;
+        } else {
+            lines[line].resident_bytes += resident;
+            lines[line].virtual_bytes += k->size_bytes;
+        }
+    }
+    uint64_t end = (uint64_t)k->blocks * k->size_bytes; /* behind the last block */
+    lines[HAK_LINE_FREE_IN_SLABS].resident_bytes += s->resident_bytes - counted;
+    lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += s->slots * HAK_SLOT_BYTES - end;
+}
+
+static void count_class(struct count *c, const struct hak_slab_seen *s)
+{
+    struct hak_class_seen *k = &c->survey->classes[s->cls];
+    k->slabs++;
+    k->slots += s->slots;
+    k->resident_bytes += s->resident_bytes;
+    k->live_resident_bytes += s->live_resident_bytes;
+    for (unsigned i = 0; i < HAK_BLOCK_STATES; i++)
+        k->blocks[i] += s->blocks[i];
+    if (s->heap >= c->survey->heap_count)
+        return;
+    struct hak_heap_seen *h = &c->survey->heaps[s->heap];
+    uint64_t size = hak_class(s->cls)->size_bytes;
+    h->slabs++;
+    h->slab_bytes += s->slots * HAK_SLOT_BYTES;
+    h->resident_bytes += s->resident_bytes;
+    h->live_blocks += s->blocks[HAK_BLOCK_LIVE];
+    h->live_bytes += s->blocks[HAK_BLOCK_LIVE] * size;
+    h->bin_blocks += s->blocks[HAK_BLOCK_BIN];
+    h->bin_bytes += s->blocks[HAK_BLOCK_BIN] * size;
+    h->free_bytes += s->blocks[HAK_BLOCK_FREE] * size;
+}
+
+static void count_slab(struct count *c, struct hak_slab_seen *s)
+{
+    uint64_t at = c->base + (s->first_slot << HAK_SLOT_SHIFT);
+    uint64_t bytes = s->slots * HAK_SLOT_BYTES;
+    if (s->cls < HAK_CLASSES && s->bits != NULL) {
+        uint64_t mask = hak_remote_resident_mask(c->remote, at, (unsigned)(bytes / HAK_PAGE_BYTES));
+        s->resident_bytes = hak_remote_take(c->remote, at, at + bytes);
+        count_blocks(c, s, mask);
+        count_class(c, s);
+        return;
+    }
+    bool live = s->cls == HAK_CLASSES && s->blocks[HAK_BLOCK_LIVE] != 0;
+    s->resident_bytes = count_take(c, live ? HAK_LINE_LIVE : HAK_LINE_IN_TRANSITION, at, bytes);
+    c->survey->large.resident_bytes += s->resident_bytes;
+    c->survey->large.virtual_bytes += bytes;
+    c->survey->large_blocks++;
+}
+
+/* --- superslabs --- */
+
+static void count_slots(struct count *c, struct hak_superslab_seen *s)
+{
+    uint64_t at = c->base + s->number * HAK_SUPERSLAB_BYTES;
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        s->slot_resident_bytes[i] =
+            hak_popcount64(hak_remote_resident_mask(c->remote, at + i * HAK_SLOT_BYTES,
+                                                    HAK_SLOT_BYTES / HAK_PAGE_BYTES)) *
+            (uint32_t)HAK_PAGE_BYTES;
+    for (unsigned i = 0; i < HAK_SLOTS; i++) {
+        s->resident_bytes += s->slot_resident_bytes[i];
+        if (s->slot_state[i] == HAK_SLOT_EMPTY || s->slot_state[i] == HAK_SLOT_UNUSED)
+            count_take(c, HAK_LINE_EMPTY_SLOTS, at + i * HAK_SLOT_BYTES, HAK_SLOT_BYTES);
+        else if (s->slot_state[i] == HAK_SLOT_TRANSITION)
+            count_take(c, HAK_LINE_IN_TRANSITION, at + i * HAK_SLOT_BYTES, HAK_SLOT_BYTES);
+        else if (s->slot_state[i] == HAK_SLOT_RETIRED)
+            count_take(c, HAK_LINE_RETIRED, at + i * HAK_SLOT_BYTES, HAK_SLOT_BYTES);
+    }
+}
+
+static void count_superslab(struct count *c, struct hak_superslab_seen *s)
+{
+    uint64_t at = c->base + s->number * HAK_SUPERSLAB_BYTES;
+    struct hak_survey *survey = c->survey;
+    if (s->state == HAK_SUPERSLAB_HUGE) {
+        s->resident_bytes = count_take(c, s->quarantine ? HAK_LINE_IN_TRANSITION : HAK_LINE_LIVE,
+                                       at, s->mapped_bytes);
+        survey->huge.resident_bytes += s->resident_bytes;
+        survey->huge.virtual_bytes += s->mapped_bytes;
+        survey->huge_blocks++;
+    } else if (s->state == HAK_SUPERSLAB_WAITING) {
+        s->resident_bytes = count_take(c, HAK_LINE_HUGE_CACHE, at, s->mapped_bytes);
+        survey->waiting.resident_bytes += s->resident_bytes;
+        survey->waiting.virtual_bytes += s->mapped_bytes;
+    } else {
+        count_slots(c, s);
+    }
+}
+
+/* --- the records, the library, and everything else --- */
+
+static void count_metadata(struct count *c)
+{
+    const struct hak_image *image = c->survey->image;
+    for (unsigned a = 0; a < AREA_MOST; a++)
+        count_take(c, HAK_LINE_METADATA, (uint64_t)(uintptr_t)image->window.areas[a].at,
+                   image->window.areas[a].mapped_bytes);
+    for (unsigned i = 0; i < HAK_META_RANGES; i++) {
+        const struct hak_meta_range *r = &image->meta.ranges[i];
+        if (r->at != 0)
+            count_take(c, HAK_LINE_METADATA, r->at, r->bytes);
+        else if (r->bytes != 0)
+            c->survey->complete = false; /* there are more ranges than were noted */
+    }
+}
+
+/* The file's mappings, and behind them its data without a file, as far as it is known. */
+static void count_library(struct count *c)
+{
+    const struct hak_image *image = c->survey->image;
+    const struct hak_mapping *own = hak_remote_find(c->remote, image->root_at);
+    if (!image->in_library || own == NULL)
+        return;
+    uint64_t end = 0;
+    for (unsigned i = 0; i < HAK_ROOT_PARTS; i++) {
+        uint64_t at = (uint64_t)(uintptr_t)image->root.at[i];
+        if (at != 0 && at + image->root.sizes[i] > end)
+            end = hak_round_up(at + image->root.sizes[i], HAK_PAGE_BYTES);
+    }
+    for (size_t i = 0; i < c->remote->count; i++) {
+        const struct hak_mapping *m = &c->remote->mappings[i];
+        if (strcmp(m->name, own->name) == 0)
+            count_take(c, HAK_LINE_LIBRARY, m->start, m->end - m->start);
+        else if (i > 0 && m->name[0] == '\0' && m->start == m[-1].end && m->start < end &&
+                 strcmp(m[-1].name, own->name) == 0)
+            count_take(c, HAK_LINE_LIBRARY, m->start, hak_min(m->end, end) - m->start);
+    }
+}
+
+static uint64_t count_left(const struct hak_mapping *m)
+{
+    uint64_t pages = 0;
+    size_t words = m->resident == NULL ? 0 : (m->end - m->start) / HAK_PAGE_BYTES / 64 + 1;
+    for (size_t i = 0; i < words; i++)
+        pages += hak_popcount64(m->resident[i]);
+    return pages * HAK_PAGE_BYTES;
+}
+
+static bool count_is_shared_memory(const struct hak_mapping *m)
+{
+    return m->shared && (m->name[0] == '\0' || hak_starts_with(m->name, "/dev/zero") ||
+                         hak_starts_with(m->name, "/memfd:") || hak_starts_with(m->name, "/SYSV") ||
+                         hak_starts_with(m->name, "/dev/shm/"));
+}
+
+static void count_rest(struct count *c)
+{
+    struct hak_survey *survey = c->survey;
+    uint64_t virtual_bytes = 0;
+    for (size_t i = 0; i < c->remote->count; i++) {
+        const struct hak_mapping *m = &c->remote->mappings[i];
+        uint64_t left = count_left(m);
+        virtual_bytes += m->end - m->start;
+        survey->lines[HAK_LINE_NOT_OURS].resident_bytes += left;
+        if (count_is_shared_memory(m))
+            survey->shared_bytes += left;
+        else if (m->name[0] == '/' || hak_starts_with(m->name, "[v"))
+            survey->files_bytes += left;
+        else if (hak_starts_with(m->name, "[stack"))
+            survey->stacks_bytes += left;
+        else
+            survey->anonymous_bytes += left;
+    }
+    for (unsigned line = 0; line < HAK_LINE_NOT_OURS; line++)
+        virtual_bytes -= hak_min(virtual_bytes, survey->lines[line].virtual_bytes);
+    survey->lines[HAK_LINE_NOT_OURS].virtual_bytes = virtual_bytes;
+    survey->rss_bytes = c->remote->resident_pages * HAK_PAGE_BYTES;
+}
+
+void hak_survey_count_pages(struct hak_survey *survey)
+{
+    const struct hak_image *image = survey->image;
+    struct count c = {
+        .survey = survey, .remote = image->remote, .base = hak_load_relaxed(&image->space.base)};
+    if ((image->root.flags & HAK_ROOT_HARDENED) != 0)
+        c.words = (uint64_t)(uintptr_t)hak_load_relaxed(&image->space.words);
+    survey->slack_known = c.words != 0;
+    for (size_t i = 0; i < survey->superslab_count; i++)
+        count_superslab(&c, &survey->superslabs[i]);
+    for (size_t i = 0; i < survey->slab_count; i++)
+        count_slab(&c, &survey->slabs[i]);
+    /* Taken or given while the records were read. */
+    survey->lines[HAK_LINE_IN_TRANSITION].resident_bytes +=
+        hak_remote_take(c.remote, c.base, c.base + image->window.superslabs * HAK_SUPERSLAB_BYTES);
+    count_metadata(&c);
+    count_library(&c);
+    count_rest(&c);
+}

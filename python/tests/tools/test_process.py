@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""top and map on a process that runs with hakmem, started as people start them: `hakmem top`, `hakmem map`."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+import support
+from hakmem_tools.common import processes
+
+sys.path.insert(0, str(support.ROOT / "tools"))
+import examples
+
+ENTRIES = 3000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[int]:
+    """The server of the examples, small."""
+    assert (examples.BUILD / "hakmem").is_file(), "build it first, or set TEST_HAKMEM_BUILD"
+    with examples.workload(ENTRIES) as pid:
+        yield pid
+
+
+def hakmem(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The hakmem command of the build."""
+    return subprocess.run(
+        [str(examples.BUILD / "hakmem"), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def test_the_recorded_answer_is_of_the_present_format() -> None:
+    schema = json.loads((support.ROOT / "docs" / "schema" / "stat.schema.json").read_text())
+    jsonschema.validate(support.recorded(), schema)
+
+
+def test_the_process_is_found(server: int) -> None:
+    found = {process.pid: process for process in processes.running()}
+    assert found[server].name == "server"
+    assert found[server].library.startswith("libhakmem.so")
+    assert os.getpid() not in found
+
+
+@pytest.mark.parametrize("view", ["classes", "threads", "stages", "memory", "locks", "sites"])
+def test_top_shows_it(server: int, view: str) -> None:
+    done = hakmem("top", "--once", "--view", view, str(server))
+    assert done.returncode == 0, done.stderr
+    assert f"server (pid {server})" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    if view == "threads":
+        for thread in ("server", "worker-1", "worker-2", "worker-3", "(shared)"):
+            assert thread in done.stdout
+
+
+def test_top_sees_work(server: int) -> None:
+    done = hakmem("top", "-b", "-n", "2", "-d", "1.5", "--view", "threads", str(server))
+    assert done.returncode == 0, done.stderr
+    second = done.stdout.split("hakmem top - ")[2]
+    rates = [float(line.split()[-2]) for line in second.splitlines() if "worker-" in line]
+    assert len(rates) == 3
+    assert max(rates) > 0
+
+
+def test_the_map_is_what_stat_says(server: int, tmp_path: Path) -> None:
+    done = hakmem("map", "--json", str(server))
+    assert done.returncode == 0, done.stderr
+    picture = json.loads(done.stdout)
+    stat = json.loads(hakmem("stat", "--json", "--superslabs", str(server)).stdout)
+    addresses = {superslab["address"] for superslab in stat["superslabs"]}
+    assert {superslab["address"] for superslab in picture["superslabs"]} <= addresses
+    assert picture["superslab_counts"]["slots"] > 1
+    assert 0 < picture["live_bytes"] < picture["resident_bytes"] * 2
+    assert any("of worker-" in holder for pin in picture["pins"] for holder in pin["holders"])
+    for option, kind in (("--png", b"\x89PNG"), ("--html", b"<!doctype html>")):
+        target = tmp_path / "picture"
+        done = hakmem("map", option, "-o", str(target), str(server))
+        assert done.returncode == 0, done.stderr
+        assert target.read_bytes().startswith(kind)
+    text = hakmem("map", str(server))
+    assert "superslabs of 2 MiB" in text.stdout
+    assert text.stderr == ""
+
+
+@pytest.mark.parametrize("tool", ["top", "map"])
+def test_a_process_that_cannot_be_read_is_one_line(tool: str) -> None:
+    options = ["--once"] if tool == "top" else []
+    for pid in (str(os.getpid()), "999999999"):
+        done = hakmem(tool, *options, pid)
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith(f"hakmem {tool}: ")
+        assert pid in done.stderr
+
+
+@pytest.mark.parametrize("tool", ["top", "map"])
+def test_completion_offers_the_options_that_there_are(tool: str) -> None:
+    text = hakmem(tool, "--help").stdout
+    options = {word.rstrip(",") for line in text.splitlines() for word in line.split()[:2]}
+    known = {word for word in options if word.startswith("--")}
+    completion = support.ROOT / "cmd" / "hakmem" / "completion.bash"
+    script = f"""source {completion}
+COMP_WORDS=(hakmem {tool} --) COMP_CWORD=2
+_hakmem
+printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == known
+
+
+@pytest.mark.parametrize("tool", ["top", "map"])
+def test_completion_offers_processes(server: int, tool: str) -> None:
+    completion = support.ROOT / "cmd" / "hakmem" / "completion.bash"
+    script = f"""source {completion}
+COMP_WORDS=(hakmem {tool} '') COMP_CWORD=2
+_hakmem
+printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert str(server) in done.stdout.split()

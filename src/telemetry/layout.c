@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * telemetry: the table of layouts. See layout.h. The compiler fills in every number, so that a line
+ * is right or does not compile; a test compares all of them with the debug information. */
+#include "telemetry/layout.h"
+
+#include "telemetry/root_internal.h"
+
+#include <stddef.h>
+
+#define MEMBER(type, member)                                                                       \
+    {#type "." #member, offsetof(struct type, member), sizeof(((struct type *)0)->member)}
+#define WHOLE(type) {#type, sizeof(struct type), 0}
+#define CONSTANT(name) {#name, (uint16_t)(name), 0}
+
+const struct hak_layout_line hak_layout[] = {
+    CONSTANT(HAK_SLOT_SHIFT),
+    CONSTANT(HAK_SLOTS),
+    CONSTANT(HAK_CLASSES),
+    CONSTANT(HAK_META_BYTES),
+    CONSTANT(HAK_RECORD_BYTES),
+    CONSTANT(HAK_KIND_CLASSES),
+    CONSTANT(HAK_KIND_LARGE),
+    CONSTANT(HAK_KIND_HUGE),
+    CONSTANT(HAK_KIND_KEPT),
+    CONSTANT(HAK_OUTBOX_GROUPS),
+    CONSTANT(HAK_WORD_SHIFT),
+    CONSTANT(HAK_ROOT_SPACE),
+    CONSTANT(HAK_ROOT_WINDOW),
+    CONSTANT(HAK_ROOT_TABLES),
+    CONSTANT(HAK_ROOT_REGISTRY),
+    CONSTANT(HAK_ROOT_ORPHANS),
+    MEMBER(hak_root, flags),
+    MEMBER(hak_root, library),
+    MEMBER(hak_root, at),
+    MEMBER(hak_window, areas),
+    WHOLE(hak_area),
+    MEMBER(hak_area, at),
+    MEMBER(hak_area, mapped_bytes),
+    MEMBER(hak_window, high_water),
+    MEMBER(hak_registry, all),
+    WHOLE(hak_space),
+    MEMBER(hak_space, base),
+    MEMBER(hak_space, slots),
+    MEMBER(hak_space, map),
+    MEMBER(hak_space, records),
+    MEMBER(hak_space, meta),
+    MEMBER(hak_space, words),
+    MEMBER(hak_class_tables, classes),
+    WHOLE(hak_class),
+    MEMBER(hak_class, size_bytes),
+    MEMBER(hak_class, blocks),
+    MEMBER(hak_class, slots),
+    WHOLE(hak_slab),
+    MEMBER(hak_slab, base),
+    MEMBER(hak_slab, free_bits),
+    MEMBER(hak_slab, carved),
+    MEMBER(hak_slab, free_blocks),
+    MEMBER(hak_slab, cls),
+    MEMBER(hak_slab, large_bytes),
+    MEMBER(hak_slab, large_colour),
+    MEMBER(hak_slab, owner),
+    MEMBER(hak_slab, remote_bits),
+    MEMBER(hak_slab, note),
+    MEMBER(hak_note, bytes),
+    MEMBER(hak_note, front_bytes),
+    MEMBER(hak_superslab, state),
+    MEMBER(hak_superslab, missing),
+    MEMBER(hak_superslab, huge.mapped_bytes),
+    MEMBER(hak_superslab, huge.note),
+    WHOLE(hak_bin),
+    MEMBER(hak_bin, top),
+    MEMBER(hak_front, bins),
+    MEMBER(hak_front, tag),
+    WHOLE(hak_class_heap),
+    MEMBER(hak_class_heap, stack),
+    WHOLE(hak_outbox_group),
+    MEMBER(hak_outbox_group, place),
+    MEMBER(hak_outbox_group, blocks),
+    WHOLE(hak_heap),
+    MEMBER(hak_heap, front),
+    MEMBER(hak_heap, next_heap),
+    MEMBER(hak_heap, thread),
+    MEMBER(hak_heap, lost),
+    MEMBER(hak_heap, outbox_bytes),
+    MEMBER(hak_heap, outbox),
+    MEMBER(hak_heap, slabs),
+    MEMBER(hak_heap, slab_bytes),
+    MEMBER(hak_heap, free_bytes),
+    MEMBER(hak_heap, classes),
+    {"", 0, 0},
+};

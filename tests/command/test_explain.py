@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`hakmem explain`: each reason from a process, from a core file of it, and from JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+import support
+from support import SANITIZED, CommandCase
+
+# Takes blocks of the given size until there is none; then says how far it came, writes hakmem_stats_json, and pauses.
+# With a second argument it ends by abort instead.
+TAKE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char text[200000];
+int main(int argc, char **argv)
+{
+    int (*stats)(char *, size_t);
+    *(void **)&stats = dlsym(RTLD_DEFAULT, "hakmem_stats_json");
+    volatile size_t size = strtoull(argv[1], NULL, 0);
+    for (int i = 0; i < 100000 && malloc(size) != NULL; i++)
+        ;
+    stats(text, sizeof text);
+    write(1, text, strlen(text) + 1);
+    if (argc > 2)
+        abort();
+    pause();
+    return 0;
+}
+"""
+
+
+class ExplainCase(CommandCase):
+    """Programs that have failed."""
+
+    def setUp(self) -> None:
+        if not self.real_library:
+            self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
+
+    def failing(self, size: int, *more: str, env: dict[str, str] | None = None, address_space: int = 0,
+                cwd: Path | None = None) -> tuple[subprocess.Popen[bytes], str]:
+        """The process at its pause (or at its end), and its hakmem_stats_json."""
+        def limit() -> None:
+            if address_space:
+                resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+            resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        full = support.environment() | {"LD_PRELOAD": str(self.library)} | (env or {})
+        program = self.compile("take", TAKE, "-ldl")
+        process = subprocess.Popen([str(program), str(size), *more], env=full, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, preexec_fn=limit, cwd=cwd)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        seen = b""
+        while not seen.endswith(b"\0"):
+            part = os.read(process.stdout.fileno(), 65536)
+            self.assertNotEqual(part, b"", "the program has ended")
+            seen += part
+        return process, seen[:-1].decode()
+
+    def explain(self, what: object) -> tuple[str, dict]:
+        """Both forms of the answer."""
+        text = self.hakmem("explain", str(what))
+        self.assertEqual((text.returncode, text.stderr), (0, ""))
+        done = self.hakmem("explain", "--json", str(what))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return text.stdout, json.loads(done.stdout)
+
+    def assert_explains(self, what: object, reason: str, why: str, fix: str, state: str = "") -> dict:
+        text, answer = self.explain(what)
+        last = answer["failures"][-1]
+        self.assertEqual(last["reason"], reason)
+        for words, where in ((why, last["why"]), (fix, "\n".join(last["fixes"])), (state, "\n".join(last["state"]))):
+            if words:
+                self.assertRegex(where, words)
+                self.assertRegex(text, words)
+        return last
+
+
+class TestReasons(ExplainCase):
+    """Of a running process, and of its figures in a file."""
+
+    def everywhere(self, process: subprocess.Popen[bytes], stats: str, reason: str, why: str, fix: str,
+                   state: str = "") -> None:
+        last = self.assert_explains(process.pid, reason, why, fix, state)
+        of_library = self.write("library.json", stats, mode=0o644)
+        stat = self.hakmem("stat", "--json", str(process.pid))
+        self.assertEqual(stat.returncode, 0, stat.stderr)
+        of_command = self.write("command.json", stat.stdout, mode=0o644)
+        for file in (of_library, of_command):
+            other = self.assert_explains(file, reason, why, fix)
+            for member in ("size_bytes", "reason", "kind", "stage", "why"):
+                self.assertEqual(other[member], last[member], (file, member))
+
+    def test_limit(self) -> None:
+        process, stats = self.failing(20000, env={"HAKMEM_LIMIT_MB": "8"})
+        self.everywhere(process, stats, "exhaustion", "HAKMEM_LIMIT_MB is reached", "Set HAKMEM_LIMIT_MB higher",
+                        "")
+        _, answer = self.explain(process.pid)
+        self.assertRegex("\n".join(answer["failures"][-1]["state"]),
+                         r"The limit is 8\.0 MiB\nLive blocks are [\d.]+ MiB now, \d+% of it")
+
+    def test_address_space(self) -> None:
+        process, stats = self.failing(100000, address_space=96 << 20)
+        self.everywhere(process, stats, "map", "has used up RLIMIT_AS", "ulimit -v unlimited",
+                        r"RLIMIT_AS \(ulimit -v\) was 96\.0 MiB")
+
+    def test_threshold(self) -> None:
+        process, stats = self.failing((1 << 63) + 5)
+        self.everywhere(process, stats, "threshold", "more than any block can have",
+                        "how the program computes the size")
+
+    def test_huge_request(self) -> None:
+        process, stats = self.failing(1 << 45)
+        last = self.explain(process.pid)[1]["failures"][-1]
+        self.assertEqual(last["size_bytes"], 1 << 45)
+        self.assertIn(last["reason"], ("map", "exhaustion"))
+        self.assertTrue(last["fixes"])
+
+    def test_nothing_failed(self) -> None:
+        process, stats = self.failing(0, env={"HAKMEM_STATS": "0"})
+        text, answer = self.explain(process.pid)
+        self.assertRegex(text, r"^take \(process \d+\): no allocation has failed\.\n$")
+        self.assertEqual((answer["failures"], sum(answer["counts"].values())), ([], 0))
+
+
+@unittest.skipIf(shutil.which("gcore") is None, "gdb is not installed")
+class TestCores(ExplainCase):
+    """Of a core file."""
+
+    def core(self, process: subprocess.Popen[bytes]) -> Path:
+        done = subprocess.run(["gcore", "-o", str(self.folder / "core"), str(process.pid)], capture_output=True, text=True,
+                              env=support.environment())
+        file = self.folder / f"core.{process.pid}"
+        if not file.exists():
+            self.skipTest(f"gcore: {done.stderr[-200:]}")
+        self.addCleanup(file.unlink)
+        return file
+
+    def test_limit(self) -> None:
+        process, _ = self.failing(20000, env={"HAKMEM_LIMIT_MB": "8"})
+        live = self.assert_explains(process.pid, "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher", "The limit is 8")
+        core = self.assert_explains(self.core(process), "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher",
+                                    "The limit is 8")
+        self.assertEqual({k: v for k, v in live.items() if k != "age_ns"}, {k: v for k, v in core.items() if k != "age_ns"})
+
+    def test_address_space(self) -> None:
+        process, _ = self.failing(100000, address_space=96 << 20)
+        self.assert_explains(self.core(process), "map", "has used up RLIMIT_AS", "ulimit -v unlimited", "96")
+
+    def test_stat_of_a_core(self) -> None:
+        process, stats = self.failing(0)
+        done = self.hakmem("stat", "--json", self.core(process))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        stat = json.loads(done.stdout)
+        self.assertEqual(stat["process"]["source"], "core")
+        self.assertEqual(stat["counters"]["live.bytes"], json.loads(stats)["control"]["live.bytes"])
+        self.assertEqual(sum(line["resident_bytes"] for line in stat["waterfall"]), stat["process"]["rss_bytes"])
+
+    def test_crash(self) -> None:
+        """A core that the kernel wrote, where it writes them into the working directory."""
+        pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
+        if pattern.startswith("|") or "/" in pattern:
+            self.skipTest(f"cores go to {pattern}")
+        process, _ = self.failing(20000, "abort", env={"HAKMEM_LIMIT_MB": "8"}, cwd=self.folder)
+        process.wait(timeout=60)
+        cores = [file for file in self.folder.iterdir() if file.name.startswith("core")]
+        if not cores:
+            self.skipTest("the kernel wrote no core")
+        self.addCleanup(cores[0].unlink)
+        self.assert_explains(cores[0], "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher", "The limit is 8")
+
+    def test_damaged(self) -> None:
+        """A core that is cut off or has nonsense in its headers is refused, without a crash."""
+        process, _ = self.failing(0)
+        data = self.core(process).read_bytes()
+        for name, bad in (("cut", data[:3000]), ("head", data[:60]), ("count", data[:56] + b"\xff\xff" + data[58:]),
+                          ("notes", data[:64] + b"\xff" * 400 + data[464:])):
+            file = self.folder / f"bad-{name}"
+            file.write_bytes(bad)
+            done = self.hakmem("explain", file)
+            if name == "notes":  # what is left of the segments may be enough
+                self.assertIn(done.returncode, (0, 1))
+                continue
+            self.assertEqual((done.returncode, done.stdout), (1, ""), name)
+            self.assertRegex(done.stderr, "^hakmem: explain: .*\nhakmem: hint: ", name)
+
+
+class TestRefusals(ExplainCase):
+    """What cannot be explained."""
+
+    def test_arguments(self) -> None:
+        for words, message in (((), "no process given; for example"), (("1", "2"), "one process or file"),
+                               (("--jsn", "1"), "unknown option '--jsn'"), (("/nonexistent",), "neither the number")):
+            done = self.hakmem("explain", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, rf"^hakmem: explain: .*{message}.*\n$")
+
+    def test_not_json(self) -> None:
+        deep = "[" * 100000
+        for text in ("{", "[]", '{"failures": {"last": 3}}', '{"failures": {"last": [3]}}', "\x00", deep,
+                     '{"failures": {"last": ["what"]}}', '"\\ud800', "1e5", "nul"):
+            done = self.hakmem("explain", self.write("bad.json", text, mode=0o644))
+            self.assertEqual((done.returncode, done.stdout), (1, ""), text[:50])
+            self.assertRegex(done.stderr, "neither a core file nor the JSON")
+
+    def test_json_with_escapes(self) -> None:
+        text = '{"schema_version": 1, "process": {"name": "a\\"b\\u00e9\\ud800\\n"}, "failures": {"exhaustion": 2, "last": []}}'
+        done = self.hakmem("explain", "--json", self.write("good.json", text, mode=0o644))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer = json.loads(done.stdout)
+        self.assertTrue(answer["who"].startswith('a"bé?\n (from '), answer["who"])
+        self.assertEqual(answer["counts"]["exhaustion"], 2)
+
+    @unittest.skipIf(SANITIZED, "once is enough")
+    def test_help(self) -> None:
+        for words in (("explain", "--help"), ("help", "explain")):
+            self.assertTrue(self.hakmem(*words).stdout.startswith("Usage: hakmem explain "))
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The manual page names every command and every option that the command's own help names."""
+
+from __future__ import annotations
+
+import re
+import unittest
+from pathlib import Path
+
+import support
+from support import CommandCase
+
+PAGE = Path(__file__).resolve().parents[2] / "man" / "hakmem.1"
+
+
+def named(text: str) -> set[str]:
+    """The long options that a text names."""
+    return set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
+
+
+class Manual(CommandCase):
+    """What the page says, against what the command says."""
+
+    def commands(self) -> list[str]:
+        """Those of the command itself, from its help."""
+        text = self.hakmem("help").stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+        return [line.split()[0] for line in text.splitlines()]
+
+    def test_every_command_is_in_the_synopsis_and_described(self) -> None:
+        page = PAGE.read_text(encoding="utf-8")
+        synopsis = page.partition(".Sh SYNOPSIS")[2].partition(".Sh ")[0]
+        described = page.partition(".Sh DESCRIPTION")[2]
+        self.assertGreaterEqual(len(self.commands()), 4)
+        for command in self.commands():
+            self.assertRegex(synopsis, rf"(?m)^\.Cm {command}$")
+            self.assertRegex(described, rf"(?m)^\.It Cm {command}\b")
+
+    def test_every_option_is_named(self) -> None:
+        # In the page an option is `Fl Fl name`, and so are those that follow behind a bar or a comma.
+        page = re.sub(r"[|,]", " ", PAGE.read_text(encoding="utf-8"))
+        for command in self.commands():
+            for option in named(self.hakmem("help", command).stdout) - {"help", "version"}:
+                self.assertRegex(page, rf"Fl Fl ([a-z-]+ +)*{option}\b", f"of hakmem {command}")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`hakmem stat`: its sums against the kernel's, its figures against the library's own, its formats, its refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import support
+from support import SANITIZED, CommandCase
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMA = ROOT / "docs" / "schema" / "stat.schema.json"
+LINES = ["live", "slack", "thread_caches", "free_in_slabs", "empty_slots", "retired", "huge_cache",
+         "in_transition", "metadata", "library", "not_ours"]
+
+# Holds 3000 blocks of 100 bytes, 40 of 100000 and one of 5 MB; frees some in another thread; asks for too much;
+# prints hakmem_stats_json, malloc_info and, on stderr, malloc_stats; then pauses.
+HOLD = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char *small[4000], *large[40], *huge;
+static char text[200000], info[20000];
+static void *other(void *unused)
+{
+    for (int i = 3000; i < 4000; i++)
+        free(small[i]);
+    pause();
+    return unused;
+}
+int main(void)
+{
+    int (*stats)(char *, size_t);
+    *(void **)&stats = dlsym(RTLD_DEFAULT, "hakmem_stats_json");
+    for (int i = 0; i < 4000; i++)
+        memset(small[i] = malloc(100), 1, 100);
+    for (int i = 0; i < 40; i++)
+        memset(large[i] = malloc(100000), 1, 100000);
+    memset(huge = malloc(5000000), 1, 5000000);
+    volatile size_t most = (size_t)-1;
+    void *volatile none = malloc(most);
+    FILE *stream = fmemopen(info, sizeof info, "w"); /* nothing is allocated behind this */
+    setvbuf(stream, NULL, _IONBF, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, other, NULL);
+    usleep(200000);
+    stats(text, sizeof text);
+    write(1, text, strlen(text));
+    write(1, "\\0", 1);
+    malloc_info(0, stream);
+    write(1, info, strlen(info));
+    write(1, "\\0", 1);
+    malloc_stats();
+    write(1, "\\0", 1);
+    pause();
+    return none != NULL;
+}
+"""
+
+VALIDATE = """
+import json, sys
+import jsonschema
+jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])), cls=jsonschema.Draft202012Validator)
+"""
+PARSE_METRICS = """
+import json, sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+families = text_string_to_metric_families(open(sys.argv[1]).read())
+print(json.dumps([[s.name, s.labels, s.value] for f in families for s in f.samples]))
+"""
+
+
+def python_with(module: str) -> str:
+    """A Python that has the package: this one, or the system's, for which tools/setup-test.sh installs it."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            return python
+    raise RuntimeError(f"no Python package {module}; tools/setup-test.sh installs it")
+
+
+class StatCase(CommandCase):
+    """Programs that run under the library until the test ends."""
+
+    def setUp(self) -> None:
+        if not self.real_library:
+            self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
+
+    def running(self, *words: str | Path, env: dict[str, str] | None = None, pipe: bool = True,
+                library: Path | None = None) -> subprocess.Popen[bytes]:
+        """A program under the library, killed when the test ends."""
+        full = support.environment() | {"LD_PRELOAD": str(library or self.library)} | (env or {})
+        process = subprocess.Popen([str(w) for w in words], env=full, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE if pipe else subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(self.stop, process)
+        return process
+
+    @staticmethod
+    def stop(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.communicate()
+
+    def stat_json(self, *arguments: str | Path) -> dict:
+        done = self.hakmem("stat", "--json", *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def assert_adds_up(self, stat: dict) -> None:
+        self.assertEqual([line["name"] for line in stat["waterfall"]], LINES)
+        resident = sum(line["resident_bytes"] for line in stat["waterfall"])
+        process = stat["process"]
+        self.assertEqual(resident, process["rss_bytes"])
+        self.assertLess(abs(process["kernel_rss_bytes"] - resident), 0.02 * process["kernel_rss_bytes"], process)
+        rest = stat["not_ours"]
+        self.assertEqual(sum(rest.values()), stat["waterfall"][-1]["resident_bytes"])
+        live = sum(c["live_bytes"] for c in stat["classes"]) + stat["large"]["bytes"] + stat["huge"]["bytes"]
+        line = {w["name"]: w for w in stat["waterfall"]}
+        self.assertEqual(live, line["live"]["virtual_bytes"] + line["slack"]["virtual_bytes"])
+        self.assertLessEqual(line["live"]["resident_bytes"], line["live"]["virtual_bytes"])
+        of_heaps = sum(t["live_blocks"] for t in stat["threads"])
+        self.assertEqual(of_heaps, sum(c["live_blocks"] for c in stat["classes"]))
+
+    def validate(self, text: str) -> None:
+        file = self.write("stat.json", text, mode=0o644)
+        done = subprocess.run([python_with("jsonschema"), "-c", VALIDATE, str(file), str(SCHEMA)],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+
+
+@unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
+class TestSums(StatCase):
+    """Real programs at a pause."""
+
+    def wait_for(self, process: subprocess.Popen[bytes], text: bytes) -> None:
+        seen = b""
+        while text not in seen:
+            byte = os.read(process.stdout.fileno(), 4096)
+            self.assertNotEqual(byte, b"", f"{process.args} ended: {seen!r}")
+            seen += byte
+
+    def check(self, process: subprocess.Popen[bytes]) -> dict:
+        time.sleep(0.3)
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        self.assertTrue(stat["process"]["complete"])
+        self.assertGreater(stat["counters"]["live.blocks"], 20)
+        return stat
+
+    def test_python(self) -> None:
+        process = self.running(sys.executable, "-c", "x = [bytes(i % 3000) for i in range(30000)]; del x[::2]\n"
+                               "print('pause', flush=True); input()", env={"PYTHONMALLOC": "malloc"})
+        self.wait_for(process, b"pause")
+        stat = self.check(process)
+        self.assertGreater(stat["waterfall"][0]["resident_bytes"], 20 << 20)
+        self.assertEqual([t["tid"] for t in stat["threads"] if t["state"] == "running"], [process.pid])
+
+    def test_sqlite(self) -> None:
+        process = self.running("sqlite3")
+        process.stdin.write(b"create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n "
+                            b"where i < 50000) insert into t select i, hex(randomblob(20)) from n;\n"
+                            b"create index x on t(b); select 'pause';\n")
+        process.stdin.flush()
+        self.wait_for(process, b"pause")
+        self.check(process)
+
+    def test_perl(self) -> None:
+        process = self.running("perl", "-e", "$| = 1; $h{$_ x 3} = [1 .. 5] for 1 .. 20000; delete $h{$_ x 3} for 1 .. "
+                               "9000; print 'pause'; <STDIN>")
+        self.wait_for(process, b"pause")
+        self.check(process)
+
+    def test_redis(self) -> None:
+        if shutil.which("redis-server") is None:
+            self.skipTest("redis-server is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            socket = f"{folder}/socket"
+            process = self.running("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
+                                   "--enable-debug-command", "yes")
+            self.wait_for(process, socket.encode())
+            subprocess.run(["redis-cli", "-s", socket, "debug", "populate", "20000", "key", "200"],
+                           check=True, capture_output=True)
+            stat = self.check(process)
+            self.assertGreater(stat["counters"]["live.blocks"], 40000)
+            self.stop(process)
+
+    def test_compiler(self) -> None:
+        program = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True)
+        if program.returncode != 0 or not Path(program.stdout.strip()).is_absolute():
+            self.skipTest("gcc's cc1 was not found")
+        process = self.running(program.stdout.strip(), "-quiet", "-o", "/dev/null", "-")
+        process.stdin.write(b"".join(b"int f%d(int a) { return a * %d + f%d(a - 1); }\n" % (i, i, max(i - 1, 0))
+                                     for i in range(3000)))
+        process.stdin.flush()
+        time.sleep(1)
+        self.check(process)
+
+
+@unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
+class TestFigures(StatCase):
+    """A program of which everything is known."""
+
+    def hold(self, **options: object) -> tuple[subprocess.Popen[bytes], dict, str, str]:
+        """The process, what hakmem_stats_json, malloc_info and malloc_stats say in it."""
+        process = self.running(self.compile("hold", HOLD, "-ldl", "-pthread"), **options)  # type: ignore[arg-type]
+        seen = b""
+        while seen.count(b"\0") < 3:
+            part = os.read(process.stdout.fileno(), 65536)
+            self.assertNotEqual(part, b"", process.args)
+            seen += part
+        stats, info = (text.decode() for text in seen.split(b"\0")[:2])
+        os.set_blocking(process.stderr.fileno(), False)
+        return process, json.loads(stats), info, os.read(process.stderr.fileno(), 1 << 20).decode()
+
+    def test_same_numbers_everywhere(self) -> None:
+        process, stats, info, summary = self.hold()
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        ours, theirs = stat["counters"], stats["control"]
+        self.assertEqual(list(ours), list(theirs))
+        for name in ours:
+            if not name.startswith("locks."):  # to count is to lock
+                self.assertEqual(ours[name], theirs[name], name)
+            self.assertGreaterEqual(ours[name], theirs[name] if name.startswith("locks.") else 0, name)
+        for mine, other in zip(stat["classes"], stats["classes"], strict=True):
+            self.assertEqual(mine["size_bytes"], other["size_bytes"])
+            self.assertEqual(mine["slabs"], other["slabs"])
+            self.assertEqual(mine["live_blocks"] + mine["waiting_blocks"], other["used_blocks"], mine)
+            self.assertEqual((mine["stages"], mine["slots_in_use"]), (other["stages"], other["slots_in_use"]))
+        live = re.search(r'<live count="(\d+)" size="(\d+)"/>', info)
+        self.assertEqual([int(n) for n in live.groups()], [ours["live.blocks"], ours["live.bytes"]])
+        xml = {int(s): (int(n), int(u)) for s, n, u in
+               re.findall(r'<class size="(\d+)" slabs="(\d+)" used="(\d+)"/>', info)}
+        self.assertEqual(xml, {c["size_bytes"]: (c["slabs"], c["live_blocks"] + c["waiting_blocks"])
+                               for c in stat["classes"] if c["slabs"] > 0})
+        self.assertIn(f"hakmem: live bytes {ours['live.bytes']}\n", summary)
+        self.assertIn(f"hakmem: live blocks {ours['live.blocks']}\n", summary)
+        self.assertIn(f"hakmem: in thread caches {ours['bins.bytes']} bytes\n", summary)
+
+    def test_known_blocks(self) -> None:
+        process, *_ = self.hold()
+        stat = self.stat_json("--superslabs", str(process.pid))
+        of_size = {c["size_bytes"]: c for c in stat["classes"]}
+        blocks = sum(of_size[size]["live_blocks"] for size in (112, 128))
+        waiting = sum(of_size[size]["waiting_blocks"] for size in (112, 128))
+        self.assertGreaterEqual(blocks, 3000)
+        self.assertLess(blocks, 3100)
+        self.assertGreater(waiting, 0)  # the other thread has freed them, and this one has not looked
+        self.assertEqual(sum(t["outbox_blocks"] for t in stat["threads"]) <= waiting, True)
+        self.assertGreaterEqual(stat["large"]["blocks"], 40)
+        self.assertGreaterEqual(stat["large"]["resident_bytes"], 40 * 100000)
+        self.assertEqual(stat["huge"]["blocks"], 1)
+        self.assertGreaterEqual(stat["huge"]["resident_bytes"], 5000000)
+        tids = {int(t) for t in os.listdir(f"/proc/{process.pid}/task")}
+        self.assertEqual({t["tid"] for t in stat["threads"] if t["state"] == "running"}, tids)
+        self.assertEqual(stat["failures"]["threshold"], 1)
+        failure = stat["failures"]["last"][-1]
+        self.assertEqual((failure["reason"], failure["size_bytes"]), ("threshold", (1 << 64) - 1))
+        self.validate(json.dumps(stat))
+        slots = [slot for s in stat["superslabs"] for slot in s["slots"]]
+        first = [slot for slot in slots if slot["kind"] == "class" and slot["part"] == 0]
+        self.assertEqual(sum(slot["live_blocks"] for slot in first), sum(c["live_blocks"] for c in stat["classes"]))
+        self.assertEqual(sum(s["resident_bytes"] for s in stat["superslabs"]),
+                         sum(line["resident_bytes"] for line in stat["waterfall"][:8]))
+        self.assertTrue(all(len(s["slots"]) == (32 if s["state"] in ("slots", "retired") else 0)
+                            for s in stat["superslabs"]))
+
+    def test_hardened(self) -> None:
+        library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")
+        if not library.exists():
+            self.skipTest("no hardened library")
+        process, stats, *_ = self.hold(library=library)
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        self.assertIn("hardened", stat["process"]["build"])
+        self.assertEqual(stat["counters"]["live.bytes"], stats["control"]["live.bytes"])
+        self.assertTrue(stat["waterfall"][1]["known"])
+        self.assertGreater(stat["waterfall"][1]["virtual_bytes"], 3000 * 12)  # blocks of 100 bytes are 112 or more
+        self.assertGreater(sum(c["quarantine_blocks"] for c in stat["classes"]), 0)
+
+    def test_static_and_stripped(self) -> None:
+        archive = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem.a")
+        if not archive.exists():
+            self.skipTest("no static library")
+        source = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\nint main(void) {\n" \
+                 "for (int i = 0; i < 999; i++) memset(malloc(2000), 1, 2000);\nwrite(1, \"x\", 1); pause(); }\n"
+        for name, options in (("static", ["-static"]), ("dynamic", ["-Wl,--gc-sections"])):
+            program = self.compile(name, source, *options, "-s", "-Wl,--undefined=malloc", archive, "-pthread")
+            process = self.running(program, library=Path("/dev/null"))
+            os.read(process.stdout.fileno(), 1)
+            stat = self.stat_json(str(process.pid))
+            self.assert_adds_up(stat)
+            self.assertEqual(sum(c["live_blocks"] for c in stat["classes"] if c["size_bytes"] >= 2000), 999)
+            self.assertEqual(stat["waterfall"][9]["resident_bytes"], 0)
+
+    def test_openmetrics(self) -> None:
+        process, stats, *_ = self.hold()
+        done = self.hakmem("stat", "--openmetrics", str(process.pid))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        file = self.write("metrics.txt", done.stdout, mode=0o644)
+        parsed = subprocess.run([python_with("prometheus_client"), "-c", PARSE_METRICS, str(file)],
+                                capture_output=True, text=True)
+        self.assertEqual(parsed.returncode, 0, parsed.stderr[-2000:])
+        samples = json.loads(parsed.stdout)
+        lines = {labels["line"] for name, labels, _ in samples if name == "hakmem_resident_bytes"}
+        self.assertEqual(lines, set(LINES))
+        value = {name: value for name, labels, value in samples if not labels}
+        self.assertEqual(value["hakmem_live_bytes"], stats["control"]["live.bytes"])
+        acquired = sum(v for name, _, v in samples if name == "hakmem_slots_acquired_total")
+        self.assertEqual(acquired, sum(v for k, v in stats["control"].items() if k.startswith("pool.acquired.")))
+
+    def test_text(self) -> None:
+        process, stats, *_ = self.hold()
+        done = self.hakmem("stat", str(process.pid))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, rf"^hold, process {process.pid}: .* in memory, hakmem \d+\.\d+\.\d+")
+        self.assertRegex(done.stdout, r"(?m)^  live blocks +[\d.]+ MiB +[\d.]+%  #+\.+$")
+        self.assertRegex(done.stdout, r"(?m)^  of live blocks, not asked for +not known$")
+        self.assertRegex(done.stdout, r"(?m)^  sum .* the kernel says .* \([+-][\d.]+%\)$")
+        self.assertIn(f"{stats['control']['live.blocks']} live blocks", done.stdout)
+        self.assertIn("1 allocations have failed", done.stdout)
+        shares = [float(s) for s in re.findall(r" ([\d.]+)%  [#.]+$", done.stdout, re.M)]
+        self.assertAlmostEqual(sum(shares), 100, delta=1)
+
+    def test_watch(self) -> None:
+        process, *_ = self.hold()
+        watch = self.start("stat", "--watch=1", str(process.pid))
+        self.addCleanup(watch.kill)
+        seen = ""
+        while seen.count("  sum ") < 2:
+            line = watch.stdout.readline()
+            self.assertNotEqual(line, "", "the watch has ended")
+            seen += line
+        self.stop(process)
+        _, errors = watch.communicate(timeout=30)
+        self.assertEqual((watch.returncode, errors), (0, ""))
+
+
+class TestCommandAtItsEnd(StatCase):
+    """`hakmem stat -- COMMAND`."""
+
+    def test_end_of_a_program(self) -> None:
+        file = self.folder / "end.json"
+        source = "import sys; x = [bytes(5000) for _ in range(2000)]; print('out'); sys.exit(7)"
+        done = self.hakmem("stat", "--json", "--output", file, "--", sys.executable, "-c", source,
+                           env={"PYTHONMALLOC": "malloc"})
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (7, "out\n", ""))
+        stat = json.loads(file.read_text())
+        self.assert_adds_up(stat)
+        self.validate(file.read_text())
+
+    def test_killed(self) -> None:
+        done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
+        self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "out\n"))
+        self.assertRegex(done.stderr, r"(?m)^sh, process \d+: .* in memory")
+
+    def test_what_run_refuses(self) -> None:
+        done = self.hakmem("stat", "--", "/nonexistent/program")
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertRegex(done.stderr, "^hakmem: '/nonexistent/program' was not found")
+
+
+class TestRefusals(StatCase):
+    """One line that says what is wrong, one that says what to do."""
+
+    def assert_says(self, status: int, message: str, *arguments: str | Path, **options: object) -> None:
+        done = self.hakmem("stat", *arguments, **options)  # type: ignore[arg-type]
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        self.assertRegex(done.stderr, message)
+        self.assertTrue(all(line.startswith("hakmem: ") for line in done.stderr.splitlines()), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1 if status == 2 else 2, done.stderr)
+
+    def test_arguments(self) -> None:
+        self.assert_says(2, "no process given; for example: hakmem stat 1234")
+        self.assert_says(2, "did you mean '--json'", "--jsn", "1")
+        self.assert_says(2, "options come before the process", "1", "--json")
+        self.assert_says(2, "'ls' is neither", "ls")
+        self.assert_says(2, "a command comes behind --", "ls", "x")
+        self.assert_says(2, "one process at a time", "1", "2")
+        self.assert_says(2, "whole seconds", "--watch=0", "1")
+        self.assert_says(2, "no command given", "--")
+        self.assert_says(2, "--watch is for a running process", "--watch", "--", "true")
+        self.assert_says(2, "--output needs", "--output")
+
+    def test_no_such_process(self) -> None:
+        self.assert_says(1, "there is no process 2000000000", "2000000000")
+
+    def test_no_hakmem(self) -> None:
+        process = subprocess.Popen(["sleep", "100"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        time.sleep(0.1)
+        self.assert_says(1, rf"process {process.pid} \(sleep\) does not use hakmem\n.*hakmem run -- COMMAND",
+                         str(process.pid))
+
+    @support.needs_root
+    def test_another_user(self) -> None:
+        process = self.running("sleep", "100")
+        time.sleep(0.1)
+        self.assert_says(1, "cannot be read: Permission denied\nhakmem: hint: run the command as root",
+                         str(process.pid), preexec=support.as_nobody)
+
+    def test_other_layout(self) -> None:
+        """A library whose records look different is recognised, and nothing of it is believed."""
+        data = bytearray(Path(self.library).read_bytes())
+        at = data.index(b"\x7fhakmem root\r\n\x1a\x01")
+        data[at + 32] += 1
+        other = self.folder / "libhakmem-other.so"
+        other.write_bytes(data)
+        process = self.running("sleep", "100", library=other)
+        time.sleep(0.2)
+        self.assert_says(1, r"uses hakmem \d+\.\d+\.\d+, whose records this command", str(process.pid))
+
+    def test_not_a_core(self) -> None:
+        self.assert_says(1, "is not a core file", self.write("text", "nothing\n"))
+
+    def test_help(self) -> None:
+        for words in (("stat", "--help"), ("help", "stat")):
+            done = self.hakmem(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue(done.stdout.startswith("Usage: hakmem stat "))
+
+
+@unittest.skipIf(SANITIZED, "once is enough")
+class TestExample(StatCase):
+    """What docs/ shows."""
+
+    def test_example_is_valid(self) -> None:
+        self.validate((ROOT / "docs" / "examples" / "stat.json").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of api: what hakmem_ctl can set, and the figures of single classes. */
+#include "../unit.h"
+
+#include "api/api_internal.h"
+#include "fake_os.h"
+#include "hakmem.h"
+#include "pool/pool_internal.h"
+#include "space/space_internal.h"
+
+#include <errno.h>
+
+static uint64_t value_of(const char *name)
+{
+    uint64_t value = 0;
+    CHECK(hakmem_ctl(name, &value, NULL) == 0, "%s", name);
+    return value;
+}
+
+static int set(const char *name, uint64_t value)
+{
+    return hakmem_ctl(name, NULL, &value);
+}
+
+static void every_name_can_be_read(void **state)
+{
+    (void)state;
+    unsigned options = 0;
+    const char *name;
+    for (unsigned i = 0; (name = hakmem_ctl_name(i)) != NULL; i++) {
+        uint64_t value = UINT64_MAX - 1;
+        CHECK(hakmem_ctl(name, &value, NULL) == 0, "%s", name);
+        CHECK(value != UINT64_MAX - 1, "%s", name);
+        bool option = strncmp(name, "option.", 7) == 0;
+        CHECK(set(name, value) == (option ? 0 : EPERM), "%s", name);
+        CHECK(value_of(name) == value || !option, "%s", name);
+        options += option;
+    }
+    CHECK(options >= 10, "%u", options);
+    assert_int_equal(hakmem_ctl("option.nothing", NULL, NULL), ENOENT);
+    assert_int_equal(hakmem_ctl("option.", NULL, NULL), ENOENT);
+    assert_int_equal(hakmem_ctl("", NULL, NULL), ENOENT);
+}
+
+static void numbers_reach_the_layer_that_they_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(set("option.superslab_max_cached", 17), 0);
+    assert_int_equal(hak_pool.config.max_count, 17);
+    assert_int_equal(set("option.superslab_max_memory_mb", 3), 0);
+    assert_int_equal(hak_pool.config.max_bytes, 3 << 20);
+    assert_int_equal(set("option.superslab_ttl_sec", 9), 0);
+    assert_int_equal(hak_pool.config.max_age_ns, 9000000000u);
+    assert_int_equal(set("option.huge_pages_from_mb", 5), 0);
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, 5 << 20);
+    assert_int_equal(set("option.limit_mb", 9), 0);
+    assert_int_equal(hak_pool.limit_superslabs, 4);
+    assert_int_equal(set("option.trace_failures", 1), 0);
+    assert_true(hak_failures.trace);
+    assert_int_equal(hak_pool.config.max_count, 17); /* one does not undo the other */
+    assert_int_equal(value_of("option.limit_mb"), 9);
+    assert_int_equal(set("option.limit_mb", 0), 0);
+    assert_int_equal(hak_pool.limit_superslabs, 0);
+}
+
+static void a_value_out_of_range_changes_nothing(void **state)
+{
+    (void)state;
+    uint64_t old = 1, bad = (uint64_t)1 << 40;
+    assert_int_equal(set("option.limit_mb", 64), 0);
+    assert_int_equal(hakmem_ctl("option.limit_mb", &old, &bad), EINVAL);
+    assert_int_equal(old, 1);
+    assert_int_equal(value_of("option.limit_mb"), 64);
+    assert_int_equal(set("option.trace_failures", 2), EINVAL);
+    assert_int_equal(value_of("option.trace_failures"), 0);
+}
+
+static void the_old_value_comes_with_the_new(void **state)
+{
+    (void)state;
+    uint64_t old, fresh = 7;
+    assert_int_equal(hakmem_ctl("option.superslab_ttl_sec", &old, &fresh), 0);
+    assert_int_equal(old, 1);
+    assert_int_equal(value_of("option.superslab_ttl_sec"), 7);
+}
+
+static void a_limit_that_is_raised_lets_the_program_go_on(void **state)
+{
+    (void)state;
+    static void *p[64];
+    assert_int_equal(set("option.limit_mb", 4), 0);
+    unsigned n = 0;
+    while (n < UNIT_COUNT(p) && (p[n] = hakmem_malloc(1000000)) != NULL)
+        n++;
+    CHECK(n < 5, "%u", n);
+    assert_int_equal(set("option.limit_mb", 40), 0);
+    while (n < 20 && (p[n] = hakmem_malloc(1000000)) != NULL)
+        n++;
+    CHECK(n == 20, "%u", n);
+    while (n > 0)
+        hakmem_free(p[--n]);
+}
+
+static void mallopt_and_the_option_follow_each_other(void **state)
+{
+    (void)state;
+    assert_int_equal(hakmem_mallopt(M_TRIM_THRESHOLD, 5 << 20), 1);
+    assert_int_equal(hak_pool.config.max_bytes, 5 << 20);
+    assert_int_equal(set("option.superslab_ttl_sec", 3), 0); /* another one leaves it */
+    assert_int_equal(hak_pool.config.max_bytes, 5 << 20);
+    assert_int_equal(set("option.superslab_max_memory_mb", 8), 0);
+    assert_int_equal(hak_pool.config.max_bytes, 8 << 20);
+}
+
+static void classes_have_their_figures(void **state)
+{
+    (void)state;
+    static void *p[500];
+    uint64_t before = value_of("class.6000.used_blocks");
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = hakmem_malloc(6000);
+    uint64_t size = value_of("class.6000.size_bytes");
+    CHECK(size >= 6000 && size == hakmem_malloc_usable_size(p[0]), "%lu", size);
+    assert_int_equal(value_of("class.6000.used_blocks"), before + UNIT_COUNT(p));
+    assert_int_equal(value_of("class.6000.used_bytes"), size * (before + UNIT_COUNT(p)));
+    CHECK(value_of("class.6000.slots_in_use") * HAK_SLOT_BYTES >= size * UNIT_COUNT(p), "too few");
+    CHECK(value_of("class.6000.slabs") > 30, "too few");
+    assert_int_equal(set("class.6000.slabs", 1), EPERM);
+    assert_int_equal(set("class.6000.soft_cap_bytes", 1 << 20), 0);
+    assert_int_equal(value_of("class.6000.soft_cap_bytes"), 1 << 20);
+    assert_int_equal(hakmem_ctl("class.0.slabs", NULL, NULL), EINVAL);
+    assert_int_equal(hakmem_ctl("class.65537.slabs", NULL, NULL), EINVAL);
+    assert_int_equal(hakmem_ctl("class.6000.nothing", NULL, NULL), ENOENT);
+    assert_int_equal(hakmem_ctl("class.6000", NULL, NULL), ENOENT);
+    assert_int_equal(hakmem_ctl("class.x.slabs", NULL, NULL), ENOENT);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++)
+        hakmem_free(p[i]);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_name_can_be_read),
+    cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
+    cmocka_unit_test(a_value_out_of_range_changes_nothing),
+    cmocka_unit_test(the_old_value_comes_with_the_new),
+    cmocka_unit_test(a_limit_that_is_raised_lets_the_program_go_on),
+    cmocka_unit_test(mallopt_and_the_option_follow_each_other),
+    cmocka_unit_test(classes_have_their_figures),
+};
+
+UNIT_MAIN(tests)

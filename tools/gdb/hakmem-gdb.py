@@ -1,0 +1,556 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""gdb: what hakmem knows of an address, and of the whole process. Live processes and core files.
+
+    (gdb) hakmem whereis ADDRESS     the block, whether it is live, its slab and whose it is
+    (gdb) hakmem heap                heaps, size classes and superslabs in short
+
+gdb loads this file by itself with libhakmem.so where it is installed (docs/gdb.md); else
+`source hakmem-gdb.py`. It needs no debug information: the library's root structure points to a
+table of the layout of its records (src/telemetry/layout.h). It only reads memory, calls nothing in
+the process, and works while the process is stopped anywhere, inside malloc too.
+"""
+
+import struct
+
+import gdb
+
+# The only two places that have to be known: tests/gdb compares them with the library's own.
+ROOT_MAGIC = b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
+ROOT_ALIGN = 64
+ROOT_LAYOUT_AT = 256
+LAYOUT_LINE = struct.Struct("<36sHH")
+LAYOUT_MOST_LINES = 400
+
+HARD_SIZE_MASK = 0x1FFFF
+HARD_LIVE = 1 << 31
+NUMBERS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+MEGABYTE = float(1 << 20)
+
+
+class UnreadableError(Exception):
+    """What is wanted cannot be had; the text says why."""
+
+
+def read(address, count):
+    """Bytes of the process."""
+    try:
+        return gdb.selected_inferior().read_memory(address, count).tobytes()
+    except gdb.error:
+        raise UnreadableError(f"the memory at {address:#x} cannot be read") from None
+
+
+def number(address, count=8):
+    """An unsigned number in the process."""
+    return struct.unpack(NUMBERS[count], read(address, count))[0]
+
+
+# --- finding the root ---
+
+
+def by_symbol():
+    """The root's address, where the symbols were not stripped."""
+    try:
+        return [int(gdb.parse_and_eval("(unsigned long) &hak_root"))]
+    except gdb.error:
+        return []
+
+
+def by_search():
+    """Places in the data of all programs and libraries that begin like a root."""
+    for line in gdb.execute("info files", to_string=True).splitlines():
+        words = line.split()
+        if len(words) < 5 or words[1] != "-" or words[3] != "is" or words[4] != ".data":
+            continue
+        begin, end = int(words[0], 16), int(words[2], 16)
+        try:
+            data = read(begin, end - begin)
+        except UnreadableError:
+            continue
+        at = data.find(ROOT_MAGIC)
+        while at >= 0:
+            if (begin + at) % ROOT_ALIGN == 0:
+                yield begin + at
+            at = data.find(ROOT_MAGIC, at + 1)
+
+
+class Layout:
+    """The library's own description of its records."""
+
+    def __init__(self, root):
+        self.root = root
+        self.lines = {}
+        at = number(root + ROOT_LAYOUT_AT)
+        for i in range(LAYOUT_MOST_LINES):
+            line = read(at + i * LAYOUT_LINE.size, LAYOUT_LINE.size)
+            name, offset, count = LAYOUT_LINE.unpack(line)
+            name = name.rstrip(b"\0").decode("ascii", "replace")
+            if not name:
+                return
+            self.lines[name] = (offset, count)
+        raise UnreadableError("the library's table of layouts has no end: is this its hakmem-gdb.py?")
+
+    def __getitem__(self, name):
+        """The offset of a member, the size of a structure, or the value of a constant."""
+        try:
+            return self.lines[name][0]
+        except KeyError:
+            raise UnreadableError(
+                f"this libhakmem does not say where {name} is: use the hakmem-gdb.py of its version"
+            ) from None
+
+    def get(self, address, name):
+        """A member of the structure at an address."""
+        offset = self[name]
+        return number(address + offset, self.lines[name][1])
+
+    def part(self, name):
+        """The address of what the root points to."""
+        return number(self.root + self["hak_root.at"] + 8 * self[name])
+
+
+def find_layout():
+    """The layout of the library that runs, of several the one that is in use."""
+    started = None
+    for root in dict.fromkeys([*by_symbol(), *by_search()]):
+        try:
+            if read(root, len(ROOT_MAGIC)) != ROOT_MAGIC:
+                continue
+            layout = Layout(root)
+            if layout.get(layout.part("HAK_ROOT_SPACE"), "hak_space.slots"):
+                return layout
+            started = layout
+        except UnreadableError:
+            continue
+    if started is not None:
+        raise UnreadableError("hakmem is loaded, but nothing has been allocated yet")
+    raise UnreadableError(
+        "no hakmem here: load the core file or attach to the process first; "
+        "for a core file, gdb must also find the program and its libraries"
+    )
+
+
+# --- what is where ---
+
+
+class Class:
+    """A size class."""
+
+    def __init__(self, state, cls):
+        layout = state.layout
+        at = state.tables + layout["hak_class_tables.classes"] + cls * layout["hak_class"]
+        self.cls = cls
+        self.size = layout.get(at, "hak_class.size_bytes")
+        self.blocks = layout.get(at, "hak_class.blocks")
+        self.slots = layout.get(at, "hak_class.slots")
+
+
+class Slab:
+    """The record of a slab."""
+
+    def __init__(self, state, address):
+        layout = state.layout
+        self.at, self.layout = address, layout
+        self.cls = Class(state, layout.get(address, "hak_slab.cls"))
+        self.base = layout.get(address, "hak_slab.base")
+        self.carved = layout.get(address, "hak_slab.carved")
+        self.free_blocks = layout.get(address, "hak_slab.free_blocks")
+        self.owner = layout.get(address, "hak_slab.owner")
+
+    def bit(self, bits, index):
+        """Whether a block's bit is set in one of the two bitmaps."""
+        words = self.layout.get(self.at, f"hak_slab.{bits}")
+        return number(words + index // 64 * 8) >> (index % 64) & 1
+
+
+class State:
+    """The allocator in the process, as far as it does not change with the question."""
+
+    def __init__(self):
+        self.layout = layout = find_layout()
+        self.space = layout.part("HAK_ROOT_SPACE")
+        self.tables = layout.part("HAK_ROOT_TABLES")
+        self.base = layout.get(self.space, "hak_space.base")
+        self.slots = layout.get(self.space, "hak_space.slots")
+        self.map = layout.get(self.space, "hak_space.map")
+        self.slot_bytes = 1 << layout["HAK_SLOT_SHIFT"]
+        self.superslab_slots = layout["HAK_SLOTS"]
+        self.hardened = layout.get(layout.root, "hak_root.flags") & 1
+
+    def entry(self, slot):
+        """The map's entry of a slot."""
+        return number(self.map + 4 * slot, 4) if slot < self.slots else 0
+
+    def address(self, slot):
+        """Where a slot begins."""
+        return self.base + slot * self.slot_bytes
+
+    def slab_record(self, slot):
+        """Where the record of a slot is."""
+        layout = self.layout
+        meta = layout.get(self.space, "hak_space.meta")
+        superslab, rest = divmod(slot, self.superslab_slots)
+        return meta + superslab * layout["HAK_META_BYTES"] + rest * layout["hak_slab"]
+
+    def record(self, superslab):
+        """Where the record of a superslab is."""
+        records = self.layout.get(self.space, "hak_space.records")
+        return records + superslab * self.layout["HAK_RECORD_BYTES"]
+
+    def high_water(self):
+        """How many superslabs there are or were."""
+        window = self.layout.part("HAK_ROOT_WINDOW")
+        return self.layout.get(window, "hak_window.high_water")
+
+    def heaps(self):
+        """The addresses of all heaps."""
+        at = self.layout.get(self.layout.part("HAK_ROOT_REGISTRY"), "hak_registry.all")
+        for _ in range(1 << 20):
+            if at == 0:
+                return
+            yield at
+            at = self.layout.get(at, "hak_heap.next_heap")
+
+    def heap_number(self, heap):
+        """As `hakmem stat` numbers them."""
+        front = heap + self.layout["hak_heap.front"]
+        return self.layout.get(front, "hak_front.tag") >> 8
+
+    def word(self, block):
+        """What the hardened library notes of a block."""
+        words = self.layout.get(self.space, "hak_space.words")
+        return number(words + 4 * ((block - self.base) >> self.layout["HAK_WORD_SHIFT"]), 4)
+
+
+def threads():
+    """The threads of the process by what the library knows them by."""
+    found = {}
+    here = gdb.selected_thread()
+    for thread in gdb.selected_inferior().threads():
+        try:
+            thread.switch()
+            base = int(gdb.selected_frame().read_register("fs_base"))
+        except (gdb.error, ValueError):
+            continue
+        name = f' "{thread.name}"' if thread.name else ""
+        found[base & (1 << 64) - 1] = f"thread {thread.num} (LWP {thread.ptid[1]}{name})"
+    if here is not None:
+        here.switch()
+    return found
+
+
+def heap_text(state, heap, known):
+    """A heap in words: its number and whose it is."""
+    if heap == 0:
+        return "none: the slab is on its way"
+    text = f"{state.heap_number(heap)}"
+    if heap == number(state.layout.part("HAK_ROOT_ORPHANS")):
+        return f"{text}, the shared one: slabs of threads that ended"
+    thread = state.layout.get(heap, "hak_heap.thread")
+    if thread == 0:
+        return f"{text}, of no thread"
+    return f"{text}, of {known.get(thread, f'a thread that gdb does not show ({thread:#x})')}"
+
+
+def in_bin(state, heap, cls, block):
+    """The place of a block in a heap's bin of its class, counted from the next to go; or None."""
+    layout = state.layout
+    owner = heap + layout["hak_heap.classes"] + cls * layout["hak_class_heap"]
+    stack = layout.get(owner, "hak_class_heap.stack")
+    if stack == 0:
+        return None
+    front = heap + layout["hak_heap.front"] + layout["hak_front.bins"]
+    top = layout.get(front + cls * layout["hak_bin"], "hak_bin.top")
+    count = (top - stack) // 8
+    if not 0 < count <= 1 << 16:
+        return None
+    blocks = struct.unpack(f"<{count}Q", read(stack + 8, 8 * count))
+    return count - blocks.index(block) if block in blocks else None
+
+
+def in_outbox(state, heap, slab, index):
+    """Whether a heap holds a block that it has freed and not sent yet."""
+    layout = state.layout
+    size = layout["hak_outbox_group"]
+    data = read(heap + layout["hak_heap.outbox"], size * layout["HAK_OUTBOX_GROUPS"])
+    for at in range(0, len(data), size):
+        (place,) = struct.unpack_from("<Q", data, at + layout["hak_outbox_group.place"])
+        (bits,) = struct.unpack_from("<Q", data, at + layout["hak_outbox_group.blocks"])
+        if place == slab.base + index // 64 and bits >> (index % 64) & 1:
+            return True
+    return False
+
+
+def block_state(state, slab, index, known):
+    """Whether a block of a slab is live, and where it is if it is not."""
+    if index >= slab.carved:
+        return "free: never used since the slab was made"
+    if slab.bit("free_bits", index):
+        return "free, in its slab"
+    if slab.bit("remote_bits", index):
+        return "free: another thread freed it, its owner has not collected it yet"
+    block = slab.base + index * slab.cls.size
+    for heap in state.heaps():
+        place = in_bin(state, heap, slab.cls.cls, block)
+        if place is not None:
+            whose = heap_text(state, heap, known)
+            return f"free, in the bin of heap {whose}; malloc number {place} from now gets it"
+        if in_outbox(state, heap, slab, index):
+            return f"free, in the outbox of heap {heap_text(state, heap, known)}: not sent yet"
+    if not state.hardened:
+        return "live"
+    word = state.word(block)
+    if word & HARD_LIVE:
+        return f"live, {word & HARD_SIZE_MASK} bytes were asked for"
+    return "free, in quarantine" if word else "on its way: no size was noted yet"
+
+
+def offset_text(offset):
+    """Where in a block an address points."""
+    return "the first byte" if offset == 0 else f"byte {offset}"
+
+
+def place_text(state, slot):
+    """A slot in words."""
+    superslab, rest = divmod(slot, state.superslab_slots)
+    start = state.address(superslab * state.superslab_slots)
+    return f"slot {rest} of superslab {superslab} at {start:#x}"
+
+
+def describe_slab(state, address, slot, cls):
+    """An address in a slab of a size class."""
+    slab = Slab(state, state.slab_record(slot & ~(Class(state, cls).slots - 1)))
+    known = threads()
+    index, offset = divmod(address - slab.base, slab.cls.size)
+    used = slab.carved - slab.free_blocks
+    head = f"{address:#x} is behind the last block of a slab: nobody's"
+    if index < slab.cls.blocks:
+        block = slab.base + index * slab.cls.size
+        yield f"{address:#x} is {offset_text(offset)} of a block of {slab.cls.size} bytes"
+        yield f"  block   {block:#x}, number {index} of {slab.cls.blocks}"
+        yield f"  state   {block_state(state, slab, index, known)}"
+    else:
+        yield head
+    yield f"  class   {slab.cls.cls}, {slab.cls.size} bytes"
+    yield (
+        f"  slab    {slab.base:#x}, {slab.cls.slots * state.slot_bytes >> 10} KiB, {used} of "
+        f"{slab.cls.blocks} blocks in use or in bins; {place_text(state, slot)}"
+    )
+    yield f"  heap    {heap_text(state, slab.owner, known)}"
+
+
+def describe_block(state, address, begin, count, what, note):
+    """An address in a large or huge block; `note` is what the hardened library knows of it."""
+    offset = address - begin
+    where = f"{offset_text(offset)} of" if offset >= 0 else f"{-offset} bytes before"
+    yield f"{address:#x} is {where} a {what} block of {count} bytes"
+    yield f"  block   {begin:#x} to {begin + count:#x}"
+    yield f"  state   {note}"
+
+
+def note_of(state, address, entry):
+    """The state of a large or huge block, and where it begins in its range."""
+    layout = state.layout
+    if not state.hardened:
+        return "live", 0
+    asked = layout.get(address, "hak_note.bytes")
+    front = layout.get(address, "hak_note.front_bytes")
+    if entry & layout["HAK_KIND_KEPT"]:
+        return "free, in quarantine", front
+    return f"live, {asked} bytes were asked for", front
+
+
+def find_large(state, slot):
+    """The first slot of the large block that a slot is in; None if it is in none."""
+    layout = state.layout
+    first = slot - slot % state.superslab_slots
+    for at in range(slot, first - 1, -1):
+        entry = state.entry(at) & 0xFF & ~layout["HAK_KIND_KEPT"]
+        if entry == layout["HAK_KIND_LARGE"]:
+            count = layout.get(state.slab_record(at), "hak_slab.large_bytes")
+            return at if (slot - at) * state.slot_bytes < count else None
+        if entry == layout["HAK_KIND_HUGE"] or state.entry(at):
+            return None
+    return None
+
+
+def find_huge(state, slot):
+    """The superslab with which the huge block begins that a slot is in; None if it is in none."""
+    layout = state.layout
+    last = slot // state.superslab_slots
+    step = 4 * state.superslab_slots
+    while last >= 0:
+        first = max(last - 4095, 0)
+        entries = read(state.map + first * step, (last - first) * step + 4)
+        for at in range(last, first - 1, -1):
+            (entry,) = struct.unpack_from("<I", entries, (at - first) * step)
+            if entry & 0xFF & ~layout["HAK_KIND_KEPT"] == layout["HAK_KIND_HUGE"]:
+                count = layout.get(state.record(at), "hak_superslab.huge.mapped_bytes")
+                inside = (slot - at * state.superslab_slots) * state.slot_bytes < count
+                return at if inside else None
+        last = first - 1
+    return None
+
+
+def describe_free_slot(state, address, slot):
+    """An address in a slot in which no block is."""
+    superslab, rest = divmod(slot, state.superslab_slots)
+    word = state.layout.get(state.record(superslab), "hak_superslab.state")
+    missing = state.layout.get(state.record(superslab), "hak_superslab.missing")
+    busy, dirty = word >> rest & 1, word >> (32 + rest) & 1
+    what = "unused: no block was here since the system gave the memory"
+    if missing >> rest & 1:
+        what = "not mapped"
+    elif word & 0xFFFFFFFF == 0xFFFFFFFF:
+        what = "in a superslab that is kept for later, or not mapped any more"
+    elif busy:
+        what = "just taken or just given back"
+    elif dirty:
+        what = "empty: what was here has been freed"
+    yield f"{address:#x} is in no block"
+    yield f"  slot    {what}; {place_text(state, slot)}"
+
+
+def describe_outside(state, address):
+    """An address that is not in the window."""
+    layout = state.layout
+    window = layout.part("HAK_ROOT_WINDOW")
+    size = layout["hak_area"]
+    names = ("map", "groups of superslabs", "records of superslabs", "records of slabs", "words")
+    for i, name in enumerate(names):
+        area = window + layout["hak_window.areas"] + i * size
+        begin = layout.get(area, "hak_area.at")
+        if begin <= address < begin + layout.get(area, "hak_area.mapped_bytes"):
+            yield f"{address:#x} is in hakmem's own records: {name}"
+            return
+    for heap in state.heaps():
+        if heap <= address < heap + layout["hak_heap"]:
+            yield f"{address:#x} is in hakmem's own records: heap {state.heap_number(heap)}"
+            return
+    yield f"{address:#x} is not hakmem's: no block of it was ever here"
+
+
+def describe(state, address):
+    """All that is known of an address, in lines."""
+    layout = state.layout
+    slot = (address - state.base) // state.slot_bytes
+    if address < state.base or slot >= state.slots:
+        return describe_outside(state, address)
+    entry = state.entry(slot)
+    kind = entry & 0xFF
+    if entry and kind < layout["HAK_KIND_CLASSES"]:
+        return describe_slab(state, address, slot, kind // 2)
+    large = find_large(state, slot)
+    if large is not None:
+        at = state.slab_record(large)
+        note, front = note_of(state, at + layout["hak_slab.note"], state.entry(large))
+        colour = layout.get(at, "hak_slab.large_colour") + front
+        count = layout.get(at, "hak_slab.large_bytes") - colour
+        return describe_block(state, address, state.address(large) + colour, count, "large", note)
+    huge = find_huge(state, slot)
+    if huge is not None:
+        at = state.record(huge)
+        entry = state.entry(huge * state.superslab_slots)
+        note, front = note_of(state, at + layout["hak_superslab.huge.note"], entry)
+        begin = state.address(huge * state.superslab_slots) + front
+        count = layout.get(at, "hak_superslab.huge.mapped_bytes") - front
+        return describe_block(state, address, begin, count, "huge", note)
+    return describe_free_slot(state, address, slot)
+
+
+# --- the whole ---
+
+
+def superslab_counts(state):
+    """Superslabs by what they are, and blocks that are no slab's, from the records."""
+    layout, counts = state.layout, dict.fromkeys(("slots", "kept", "huge"), 0)
+    large = huge = 0
+    for superslab in range(state.high_water()):
+        slot = superslab * state.superslab_slots
+        kinds = [state.entry(slot + i) & 0xFF for i in range(state.superslab_slots)]
+        record = state.record(superslab)
+        busy = layout.get(record, "hak_superslab.state") & 0xFFFFFFFF
+        if kinds[0] == layout["HAK_KIND_HUGE"]:
+            counts["huge"] += 1
+            huge += layout.get(record, "hak_superslab.huge.mapped_bytes")
+        elif any(kinds) or busy not in (0, 0xFFFFFFFF):
+            counts["slots"] += 1
+            for i, kind in enumerate(kinds):
+                if kind == layout["HAK_KIND_LARGE"]:
+                    large += layout.get(state.slab_record(slot + i), "hak_slab.large_bytes")
+        else:
+            counts["kept"] += 1
+    return counts, large, huge
+
+
+def summarise(state):
+    """The process in lines."""
+    layout = state.layout
+    version = layout.get(layout.root, "hak_root.library")
+    kind = ", hardened" if state.hardened else ""
+    yield (f"hakmem {version >> 16}.{version >> 8 & 255}.{version & 255}{kind}, window at {state.base:#x}")
+    counts, large, huge = superslab_counts(state)
+    yield (
+        f"superslabs of 2 MiB: {counts['slots']} in use slot by slot, {counts['huge']} huge blocks "
+        f"({huge / MEGABYTE:.1f} MiB), {counts['kept']} kept or given back; "
+        f"large blocks {large / MEGABYTE:.1f} MiB"
+    )
+    yield f"{'heap':>5} {'slabs':>7} {'MiB':>9} {'free MiB':>9}  whose"
+    known = threads()
+    for heap in state.heaps():
+        slabs = layout.get(heap, "hak_heap.slabs")
+        held = layout.get(heap, "hak_heap.slab_bytes") / MEGABYTE
+        free = layout.get(heap, "hak_heap.free_bytes") / MEGABYTE
+        head, _, whose = heap_text(state, heap, known).partition(", ")
+        yield f"{head:>5} {slabs:>7} {held:>9.2f} {free:>9.2f}  {whose}"
+
+
+# --- commands ---
+
+
+class Hakmem(gdb.Command):
+    """What hakmem knows of the process: `hakmem whereis ADDRESS`, `hakmem heap`."""
+
+    def __init__(self):
+        super().__init__("hakmem", gdb.COMMAND_DATA, gdb.COMPLETE_COMMAND, prefix=True)
+
+
+def show(lines):
+    """Prints lines; what cannot be had is an error of gdb's, in one line."""
+    try:
+        for line in lines(State()):
+            print(line)
+    except (UnreadableError, struct.error) as error:
+        raise gdb.GdbError(f"hakmem: {error}") from None
+
+
+class WhereIs(gdb.Command):
+    """hakmem whereis ADDRESS: the block at an address or around it.
+
+    ADDRESS is any expression: a pointer, a number, $rdi. Says whether the block is live or free
+    (and where: slab, bin, outbox, freed by another thread), its size class, slab and heap."""
+
+    def __init__(self):
+        super().__init__("hakmem whereis", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
+
+    def invoke(self, argument, from_tty):
+        """The command."""
+        if not argument.strip():
+            raise gdb.GdbError("hakmem whereis: which address? Try: hakmem whereis $rdi")
+        value = int(gdb.parse_and_eval(f"(unsigned long) ({argument})"))
+        show(lambda state: describe(state, value))
+
+
+class Heap(gdb.Command):
+    """hakmem heap: superslabs and heaps of the process in short."""
+
+    def __init__(self):
+        super().__init__("hakmem heap", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
+
+    def invoke(self, argument, from_tty):
+        """The command."""
+        show(summarise)
+
+
+Hakmem()
+WhereIs()
+Heap()
