@@ -20,7 +20,7 @@ static struct {
     _Atomic(bool) on;     /* there is something to do at ticks */
     _Atomic(uint64_t) next_ns;
     bool watch_group, has_group;
-    uint64_t ticks;
+    uint64_t ticks, next_tick_ns;
     const char *file;
     char group_path[HAK_OS_GROUP_PATH];
     struct hak_policy_state state;
@@ -164,6 +164,7 @@ static void policy_tick_locked(uint64_t now_ns)
     snapshot_take(&s, now_ns);
     snapshot_trace(&s);
     policy.ticks++;
+    policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
     struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
     hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
     if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
@@ -182,8 +183,12 @@ void hak_policy_tick_any(void)
     if (now < hak_load_relaxed(&policy.next_ns) || !hak_try_lock(&policy.lock))
         return;
     if (now >= hak_load_relaxed(&policy.next_ns)) {
-        hak_store_relaxed(&policy.next_ns, now + HAK_POLICY_TICK_NS);
-        policy_tick_locked(now);
+        bool looks = policy.state.mode == HAK_POLICY_TRY;
+        hak_store_relaxed(&policy.next_ns, now + (looks ? HAK_POLICY_LOOK_NS : HAK_POLICY_TICK_NS));
+        if (now >= policy.next_tick_ns)
+            policy_tick_locked(now);
+        else
+            hak_policy_look(&policy.state, now, hak_os_resident_bytes());
     }
     hak_unlock(&policy.lock);
 }
@@ -224,7 +229,8 @@ int hak_policy_start(const struct hak_policy_config *config)
         apply_bins(&before);
     hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy.state;
     hak_root.at[HAK_ROOT_POLICY] = &policy.state;
-    hak_store_relaxed(&policy.next_ns, hak_os_now_ns() + HAK_POLICY_TICK_NS);
+    policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
+    hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
     hak_unlock(&policy.lock);
     return error;

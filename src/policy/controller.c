@@ -195,13 +195,17 @@ static void policy_watch(struct hak_policy_state *s, const struct hak_policy_sna
     }
 }
 
-/* What was resident meanwhile: half of the time as before, half as now. */
-static void policy_weigh(struct hak_policy_state *s, const struct hak_policy_snapshot *n,
-                         uint64_t elapsed_ns)
+/* Half of the time since the last look as it was then, half as it is now. */
+void hak_policy_look(struct hak_policy_state *s, uint64_t now_ns, uint64_t resident_bytes)
 {
-    uint64_t kib = (s->last.resident_bytes + n->resident_bytes) >> 11;
-    s->watched_ns += elapsed_ns;
-    s->kib_ms += kib * (elapsed_ns / 1000000);
+    uint64_t kib = resident_bytes >> 10;
+    if (s->looked_ns != 0 && now_ns > s->looked_ns) {
+        uint64_t elapsed_ns = now_ns - s->looked_ns;
+        s->watched_ns += elapsed_ns;
+        s->kib_us += (s->looked_kib + kib) / 2 * (elapsed_ns / 1000);
+    }
+    s->looked_ns = now_ns;
+    s->looked_kib = kib;
 }
 
 /* Processor time against the defaults', as a share of the run: a program that waits for most of its
@@ -226,9 +230,9 @@ void hak_policy_end(struct hak_policy_state *s, const struct hak_policy_snapshot
 {
     if (s->ticks < RUN_LEAST_TICKS)
         return;
-    policy_weigh(s, now, now->now_ns - hak_min(now->now_ns, s->last.now_ns));
+    hak_policy_look(s, now->now_ns, now->resident_bytes);
     uint64_t cpu_us = now->cpu_ns / 1000;
-    uint64_t kib = s->kib_ms / hak_max(s->watched_ns / 1000000, 1);
+    uint64_t kib = s->kib_us / hak_max(s->watched_ns / 1000, 1);
     const struct hak_evidence *b = &s->before;
     s->learned.runs = 1;
     if (s->mode != HAK_POLICY_TRY)
@@ -250,9 +254,10 @@ struct hak_knobs hak_policy_step(struct hak_policy_state *state,
     uint64_t elapsed_ns = now->now_ns - hak_min(now->now_ns, state->last.now_ns);
     state->ticks++;
     policy_group(state, now, elapsed_ns);
-    if (state->mode >= HAK_POLICY_LEARN && state->ticks > 1) {
-        policy_weigh(state, now, elapsed_ns);
-        policy_watch(state, now);
+    if (state->mode >= HAK_POLICY_LEARN) {
+        hak_policy_look(state, now->now_ns, now->resident_bytes);
+        if (state->ticks > 1)
+            policy_watch(state, now);
     }
     state->last = *now;
     return hak_policy_knobs(state);

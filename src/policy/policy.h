@@ -167,8 +167,9 @@ struct hak_policy_state {
     uint8_t give_back;
     struct hak_evidence before, learned; /* from the file; in this run */
     struct hak_policy_snapshot last;
-    uint64_t ticks, watched_ns;
-    uint64_t kib_ms; /* resident over time */
+    uint64_t ticks;
+    uint64_t watched_ns, kib_us;    /* resident over time, */
+    uint64_t looked_ns, looked_kib; /* as last seen */
     struct hak_policy_decision decisions[HAK_DECISIONS_KEPT];
     uint64_t decided;
 };
@@ -178,6 +179,9 @@ void hak_policy_init(struct hak_policy_state *state, enum hak_policy_mode mode,
 /* Pure: one tick. */
 struct hak_knobs hak_policy_step(struct hak_policy_state *state,
                                  const struct hak_policy_snapshot *now);
+/* Pure: what is resident at a moment. At ticks, and more often in a run that tries: a program that
+ * works and waits in turns is seen after its waits otherwise, when it is smallest. */
+void hak_policy_look(struct hak_policy_state *state, uint64_t now_ns, uint64_t resident_bytes);
 /* Pure: the run ends; what it has shown goes to state->learned. */
 void hak_policy_end(struct hak_policy_state *state, const struct hak_policy_snapshot *now);
 /* The knobs in force. */
@@ -190,6 +194,7 @@ void hak_policy_explain(const struct hak_policy_state *state, struct hak_text *t
 /* --- apply.c: the process's own --- */
 
 #define HAK_POLICY_TICK_NS 150000000u
+#define HAK_POLICY_LOOK_NS 10000000u
 
 struct hak_policy_config {
     enum hak_policy_mode mode;
