@@ -148,7 +148,7 @@ if(HAKMEM_TESTS)
     enable_testing()
     hakmem_add_unit_tests()
     if(TARGET hakmem_prefixed_shared)
-        hakmem_add_test_folders(tests/conformance tests/stress tests/fuzz)
+        hakmem_add_test_folders(tests/conformance tests/stress tests/fuzz tests/policy)
     endif()
     if(TARGET hakmem_shared)
         hakmem_add_test_folders(

@@ -6,6 +6,7 @@
 #include "api/snapshot.h"
 #include "heap/profile.h"
 #include "os/trace.h"
+#include "policy/policy.h"
 #include "space/failure.h"
 
 struct hak_options {
@@ -27,6 +28,9 @@ struct hak_options {
     bool prof, prof_leaks;
     uint64_t prof_sample_bytes;
     char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */
+#define HAK_POLICY_TEXT 1024u
+    char policy[HAK_POLICY_TEXT]; /* "off", "FILE" or "learn:FILE" */
+    bool cgroup;
 };
 extern struct hak_options hak_options;
 

@@ -32,6 +32,16 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 7424u
 
+/* What a policy may turn; see struct hak_pool_knobs. */
+struct hak_cache_knobs {
+    _Atomic(uint64_t) spare_bytes; /* of free blocks in a heap's slabs: see purge.c */
+    _Atomic(uint64_t) idle_ticks;  /* a slab is idle if nothing has changed in it for so long */
+    _Atomic(uint64_t) bin_bytes;   /* a bin may hold, at most */
+    _Atomic(uint16_t) bin_blocks[HAK_CLASSES]; /* a class's first bin of more than the smallest
+                                                * capacity; 0: it grows as it is used */
+};
+extern HAK_HIDDEN struct hak_cache_knobs hak_cache_knobs;
+
 struct hak_bin {
     _Atomic(void **) top; /* written by the owner only; others may look */
     void **limit;         /* owner */
@@ -70,7 +80,7 @@ struct hak_class_heap {
     uint8_t volume;   /* refills without an overflow, modulo 256 */
     uint8_t
         slabs_taken; /* from the pool, up to the number from which on more of them are expected */
-    uint8_t turns;   /* overflows followed by an underflow, since the bin has its size */
+    uint16_t turns;  /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
@@ -263,6 +273,14 @@ void hak_cache_thread_end(struct hak_heap *heap);
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);
 #define HAK_TICK_NS 250000000u
+/* Of this thread's slow paths, so many lie between two looks at the clock. */
+#define HAK_TICK_CALLS 64u
+static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
+{
+    return (hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains)) %
+               HAK_TICK_CALLS ==
+           0;
+}
 /* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */
 void hak_cache_tick_any(void);
@@ -294,6 +312,8 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
 #define HAK_METER_LEAST(most) ((most) / 4u)
 /* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
 void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
+/* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
+unsigned hak_cache_bin_capacity(unsigned cls);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

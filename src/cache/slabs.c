@@ -141,10 +141,8 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     struct hak_class_heap *ch = &heap->classes[cls];
     if (ch->slabs_taken < SLABS_BEFORE_DENSE)
         ch->slabs_taken++;
-    return ch->slabs_taken < SLABS_BEFORE_DENSE || hak_class(cls)->slots > 1 ||
-                   heap->group != HAK_GROUP_SHORT
-               ? 0
-               : HAK_POOL_DENSE;
+    bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !hak_pool_is_huge_early();
+    return few || hak_class(cls)->slots > 1 || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
 /* Memory in a class, of all threads, from which on the fine class below it is worth having. Not
@@ -172,6 +170,9 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
     }
     if (!found && hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0)
         return NULL;
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.prefault) != HAK_PREFAULT_NONE) && zero &&
+        heap->classes[cls].slabs_taken >= SLABS_BEFORE_DENSE)
+        hak_os_populate(hak_slot_address(slot), slots * HAK_SLOT_BYTES);
     s = hak_slab_make_owner(slot, cls, zero);
     s->group = heap->group;
     hak_heap_own_locked(heap, s);

@@ -192,8 +192,6 @@ void hak_cache_thread_end(struct hak_heap *heap)
     registry_give_heap(heap);
 }
 
-#define IDLE_TICKS 16u /* a slab is idle if nothing has changed in it for so long */
-
 void hak_cache_tick_any(void)
 {
     static _Atomic(uint64_t) next_ns;
@@ -202,7 +200,8 @@ void hak_cache_tick_any(void)
     if (now < next || !hak_cas_relaxed(&next_ns, &next, now + HAK_TICK_NS) || next == 0)
         return; /* 0: the first look at the clock */
     static _Atomic(uint32_t) ticks;
-    bool look_for_idle = hak_add_relaxed(&ticks, 1u) % IDLE_TICKS == 0;
+    bool look_for_idle =
+        hak_add_relaxed(&ticks, 1u) % hak_load_relaxed(&hak_cache_knobs.idle_ticks) == 0;
     if (look_for_idle)
         hak_heap_forget_regret();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {

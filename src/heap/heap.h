@@ -61,6 +61,9 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
 
 /* --- slow paths --- */
 
+/* hak_cache_refill, and now and then the tick. */
+void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero);
+
 /* False: p is not a block of ours (it may be freed already, or never have been one); nothing was
  * done. */
 bool hak_heap_free_slow(void *p);
@@ -83,6 +86,9 @@ const char *hak_heap_why_not(const void *p);
 
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
+
+/* Slow paths call it now and then, with no lock held: what is done a few times a second. */
+void hak_heap_tick_any(void);
 
 /* Gives the calling thread its heap; NULL for a thread that is starting or ending, or without
  * memory. */

@@ -23,6 +23,30 @@ static unsigned route_class_of(size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
+void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    void *p = hak_cache_refill(heap, cls, zero);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+    return p;
+}
+
+static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
+{
+    hak_cache_overflow(heap, cls, p);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+}
+
+/* Threads that only free blocks of others come by here. */
+static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
+{
+    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
+    hak_cache_free_remote(heap, cls, p);
+    if ((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= HAK_TICK_CALLS)
+        hak_heap_tick_any();
+}
+
 /* What somebody asked for, and where from. */
 struct request {
     size_t bytes, align;
@@ -38,6 +62,15 @@ static HAK_NOINLINE void *route_try_sample(struct hak_heap *heap, unsigned cls,
                                            : NULL;
 }
 
+/* A block of a class whose bin has none. */
+static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    void *p = NULL;
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)))
+        p = route_try_sample(heap, cls, r, zero);
+    return p != NULL ? p : hak_heap_refill(heap, cls, zero);
+}
+
 /* A block of a watched class: from the heap of its site's group. */
 static void *route_by_site(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
 {
@@ -46,31 +79,39 @@ static void *route_by_site(struct hak_heap *heap, unsigned cls, const struct req
         of_group = heap;
     *zero = false;
     void *p = hak_cache_pop(&of_group->front, cls * 2u);
-    return HAK_LIKELY(p != NULL) ? p : hak_cache_refill(of_group, cls, zero);
+    return HAK_LIKELY(p != NULL) ? p : route_refill(of_group, cls, r, zero);
 }
 
-static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+static void *route_small(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
 {
-    if (hak_cache_is_watched(HAK_WATCHER_SITES, cls))
-        return route_by_site(heap, cls, r, zero);
-    void *p = NULL;
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)))
-        p = route_try_sample(heap, cls, r, zero);
-    return p != NULL ? p : hak_cache_refill(heap, cls, zero);
+    if (HAK_UNLIKELY(hak_prof_is_on())) /* groups are left alone meanwhile */
+        return hak_profile_small(heap, cls, r->align, zero);
+    return hak_cache_is_watched(HAK_WATCHER_SITES, cls) ? route_by_site(heap, cls, r, zero)
+                                                        : route_refill(heap, cls, r, zero);
 }
 
-/* A block of a class whose bin has none, or that is watched. */
 static void *route_class(unsigned cls, const struct request *r, bool *zero)
 {
     hak_heap_notice_fork();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
-        p = HAK_UNLIKELY(hak_prof_is_on()) ? hak_profile_small(heap, cls, r->align, zero)
-                                           : route_refill(heap, cls, r, zero);
+        p = route_small(heap, cls, r, zero);
     else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
     return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
+}
+
+#define LARGE_TICK_CALLS 16u
+
+static void *route_large(size_t bytes, size_t align, bool *zero)
+{
+    static _Atomic(uint32_t) calls;
+    uint32_t now = hak_load_relaxed(&calls) + 1;
+    hak_store_relaxed(&calls, now); /* two threads may count as one: no harm */
+    if (now % LARGE_TICK_CALLS == 0)
+        hak_heap_tick_any();
+    return hak_large_alloc(bytes, align, zero);
 }
 
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
@@ -80,7 +121,7 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
     else if (hak_heap_self_slow() != NULL || hak_heap_started())
-        p = hak_large_alloc(bytes, align, zero);
+        p = route_large(bytes, align, zero);
     if (HAK_UNLIKELY(hak_prof_is_on()) && p != NULL)
         hak_profile_large(p);
     return p != NULL ? p
@@ -88,7 +129,7 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
 }
 
-static void *route_large(const struct request *r, bool *zero)
+static void *route_large_of(const struct request *r, bool *zero)
 {
     void *p = hak_heap_large(r->bytes, r->align, zero);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && p != NULL)
@@ -101,7 +142,7 @@ void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
     bool zero;
     const struct request r = {size_bytes, 1, site};
     if (size_bytes > HAK_SMALL_MAX)
-        return route_large(&r, &zero);
+        return route_large_of(&r, &zero);
     if (HAK_UNLIKELY(hak_prof_is_on()) && size_bytes <= HAK_TINY_MAX) {
         void *p = hak_profile_try_metered(size_bytes);
         if (p != NULL)
@@ -121,7 +162,7 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
     void *p;
     const struct request r = {bytes, 1, site};
     if (bytes > HAK_SMALL_MAX) {
-        p = route_large(&r, &zero);
+        p = route_large_of(&r, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
@@ -152,7 +193,7 @@ void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t sit
     const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
     hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
-        return route_large(&r, &zero);
+        return route_large_of(&r, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
     return p != NULL ? p : route_class(cls, &r, &zero);
@@ -204,9 +245,9 @@ static HAK_NOINLINE bool route_free(void *p)
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
     else if ((entry ^ front->tag) != kind)
-        hak_cache_free_remote(hak_heap_of_front(front), kind / 2, p);
+        route_free_remote(hak_heap_of_front(front), kind / 2, p);
     else
-        hak_cache_overflow(hak_heap_of_front(front), kind / 2, p);
+        route_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;
 }
 
