@@ -102,6 +102,13 @@ _hakmem() {
                 _hakmem_offer "list compare report docs"
             fi
             ;;
+        policy)
+            if ((COMP_CWORD == 2)); then
+                _hakmem_offer "show diff merge check --help"
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
+            fi
+            ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;
