@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,11 +47,11 @@ def hakmem(*words: str) -> str:
 
 
 @contextlib.contextmanager
-def workload(entries: int = 60_000) -> Iterator[int]:
+def workload(entries: int = 60_000, **variables: str) -> Iterator[int]:
     """The server under hakmem, as its PID; it ends with the block."""
     words = [str(BUILD / "hakmem"), "run", "--", "/usr/bin/python3", str(ROOT / "tools" / "examples_workload.py")]
     words.append(str(entries))
-    env = {**environment(), "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "1"}
+    env = {**environment(), "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "1", **variables}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
         try:
             assert server.stdout is not None
@@ -70,6 +71,12 @@ def top(view: str) -> Callable[[int], str]:
         return "\n".join(lines[:LINES] + (["..."] if len(lines) > LINES else []))
 
     return page
+
+
+def top_sites(_: int) -> str:
+    """The same of call sites, of a server that takes samples."""
+    with workload(HAKMEM_PROF="1", HAKMEM_PROF_SAMPLE_BYTES="16384", HAKMEM_PROF_FILE="/dev/null") as pid:
+        return top("sites")(pid)
 
 
 def map_text(pid: int) -> str:
@@ -97,16 +104,72 @@ def gdb(*commands: str) -> Callable[[int], str]:
     return session
 
 
+PROFILED = BUILD / "tests" / "profile" / "profile_program"
+
+
+def sampled(folder: Path, **options: str) -> str:
+    """Runs the program of the profiler's tests under the profiler; returns what it says on stderr."""
+    env = {**environment(), "LD_PRELOAD": str(BUILD / "libhakmem.so"), "HAKMEM_PROF_FILE": str(folder / "server.prof")}
+    done = subprocess.run([PROFILED], env=env | options, capture_output=True, text=True, check=True, timeout=60)
+    return done.stderr
+
+
+def prof(*words: str) -> Callable[[int], str]:
+    """A report on that program's profile."""
+
+    def report(_: int) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            sampled(Path(folder), HAKMEM_PROF="1")
+            text = hakmem("prof", words[0], str(Path(folder) / "server.prof"), *words[1:])
+            return "\n".join(line.rstrip() for line in text.splitlines())
+
+    return report
+
+
+def pprof(_: int) -> str:
+    """The same in Go's tool."""
+    with tempfile.TemporaryDirectory() as folder:
+        sampled(Path(folder), HAKMEM_PROF="1")
+        packed = Path(folder) / "server.pb.gz"
+        hakmem("prof", "pprof", str(Path(folder) / "server.prof"), "-o", str(packed))
+        text = run("go", "tool", "pprof", "-top", "-nodecount=6", str(packed))
+        return f"$ hakmem prof pprof server.prof -o server.pb.gz\n$ go tool pprof -top server.pb.gz\n{text}"
+
+
+def raw(_: int) -> str:
+    """The file itself, its long lines cut."""
+    with tempfile.TemporaryDirectory() as folder:
+        sampled(Path(folder), HAKMEM_PROF="1")
+        lines = (Path(folder) / "server.prof").read_text(encoding="utf-8").splitlines()
+        at = lines.index("mappings")
+        cut = [line if len(line) <= 100 else f"{line[:97]}..." for line in lines[: at + 2]]
+        return "\n".join([*cut, "...", lines[-1]]).replace(str(PROFILED.parent), "/srv")
+
+
+def leaks(_: int) -> str:
+    """What is not freed, by the program itself at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = sampled(Path(folder), HAKMEM_PROF_LEAKS="1").splitlines()
+        text = "\n".join(line for line in lines[:12] if "/lib/" not in line)
+        return f"$ HAKMEM_PROF_LEAKS=1 hakmem run -- ./server\n{text}\n..."
+
+
 EXAMPLES: dict[str, Callable[[int], str]] = {
     "top-classes": top("classes"),
     "top-threads": top("threads"),
     "top-memory": top("memory"),
+    "top-sites": top_sites,
     "top-help": lambda _: hakmem("top", "--help"),
     "map": map_text,
     "map-picture": map_picture,
     "map-help": lambda _: hakmem("map", "--help"),
     "gdb-whereis": gdb("hakmem whereis live", "hakmem whereis in_bin", "hakmem whereis (char *) in_large + 5000"),
     "gdb-heap": gdb("hakmem heap"),
+    "prof-top": prof("top"),
+    "prof-pprof": pprof,
+    "prof-leaks": leaks,
+    "prof-raw": raw,
+    "prof-help": lambda _: hakmem("prof", "--help"),
 }
 
 

@@ -13,7 +13,7 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat doctor explain version help
+    printf '%s\n' run stat samples ask doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -85,12 +85,28 @@ _hakmem() {
         stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --help --' files ;;
         doctor) _hakmem_process '--json --all --root --help --' ;;
         explain) _hakmem_process '--json --help' files ;;
+        samples) _hakmem_process '--help' files ;;
+        ask) _hakmem_process '--help' ;;
+        prof)
+            if ((COMP_CWORD == 2)); then
+                _hakmem_offer "start stop dump top diff folded html pprof --help"
+            else
+                _hakmem_process '--output --value --limit --period --help' files
+            fi
+            ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
         bench)
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
                 _hakmem_offer "--quick --rounds --only --skip --allocators --lib --strace --callgrind --output --timeout --help"
             else
                 _hakmem_offer "list compare report docs"
+            fi
+            ;;
+        policy)
+            if ((COMP_CWORD == 2)); then
+                _hakmem_offer "show diff merge check --help"
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
             fi
             ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;

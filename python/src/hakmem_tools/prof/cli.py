@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hakmem_tools.common import cli, command
 from hakmem_tools.common.errors import USAGE, ToolError
-from hakmem_tools.prof import page, pprof, raw, stacks
+from hakmem_tools.prof import raw, stacks
 from hakmem_tools.prof.symbols import Symbolizer
 
 app = cli.new_app()
@@ -31,9 +31,7 @@ Output = Annotated[
 ]
 Value = Annotated[
     str,
-    typer.Option(
-        "--value", metavar="VALUE", help=f"What is counted: {', '.join(stacks.VALUES)}."
-    ),
+    typer.Option("--value", metavar="VALUE", help=f"What is counted: {', '.join(stacks.VALUES)}."),
 ]
 Pid = Annotated[int, typer.Argument(metavar="PID", min=1, help="The process.")]
 
@@ -98,6 +96,8 @@ def dump(source: Source, output: Output = None) -> None:
 @app.command("pprof")
 def to_pprof(source: Source, output: Output = None) -> None:
     """Write a profile for go tool pprof (profile.proto, gzip)."""
+    from hakmem_tools.prof import pprof  # not needed by the other commands
+
     profile = load(source)
     symbols = Symbolizer(profile)
     packed = pprof.Writer(profile, symbols).write(stacks.name_stacks(profile, symbols))
@@ -126,6 +126,8 @@ def to_html(
     ] = Path("hakmem-prof.html"),
 ) -> None:
     """Write a flame graph: a page that needs no network."""
+    from hakmem_tools.prof import page  # plotly takes a second to load
+
     profile = load(source)
     title = f"Heap of process {profile.pid}, one sample in {profile.period_bytes} bytes"
     output.write_text(page.page(stacks.read(profile), title), encoding="utf-8")
@@ -178,10 +180,14 @@ def diff(
     limit: Limit = 20,
 ) -> None:
     """Print what grew and what shrank from one profile to another."""
-    old, new = (stacks.folded(stacks.read(load(one)), check_value(value)) for one in (before, after))
+    old, new = (
+        stacks.folded(stacks.read(load(one)), check_value(value)) for one in (before, after)
+    )
     changed = stacks.difference(old, new)
     grown = sum(changed.values())
-    title = f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, {grown:+,.0f} since"
+    title = (
+        f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, {grown:+,.0f} since"
+    )
     print_table(changed, sum(old.values()), value, limit, title)
 
 

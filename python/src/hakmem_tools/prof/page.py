@@ -82,7 +82,5 @@ def page(stacks: list[Stack], title: str) -> str:
         updatemenus=[{"buttons": buttons, "x": 1, "xanchor": "right", "y": 1.08}],
         height=900,
     )
-    text: str = figure.to_html(
-        full_html=True, include_plotlyjs=True, config={"displaylogo": False}
-    )
+    text: str = figure.to_html(full_html=True, include_plotlyjs=True, config={"displaylogo": False})
     return text

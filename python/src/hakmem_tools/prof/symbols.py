@@ -17,6 +17,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import NoteSegment
 
 from hakmem_tools.prof.raw import Mapping, Profile
 
@@ -70,7 +71,7 @@ def read_image(path: str) -> Image:
                 if segment["p_type"] == "PT_LOAD":
                     entry = (segment["p_offset"], segment["p_filesz"], segment["p_vaddr"])
                     image.segments.append(entry)
-                elif segment["p_type"] == "PT_NOTE":
+                elif isinstance(segment, NoteSegment):
                     for note in segment.iter_notes():
                         if note["n_type"] == "NT_GNU_BUILD_ID":
                             image.build_id = str(note["n_desc"])
