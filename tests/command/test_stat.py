@@ -284,7 +284,8 @@ class TestFigures(StatCase):
         self.assertGreaterEqual(blocks, 3000)
         self.assertLess(blocks, 3100)
         self.assertGreater(waiting, 0)  # the other thread has freed them, and this one has not looked
-        self.assertEqual(sum(t["outbox_blocks"] for t in stat["threads"]) <= waiting, True)
+        outbox = sum(t["outbox_blocks"] for t in stat["threads"])
+        self.assertTrue(0 < outbox <= waiting, (outbox, waiting))  # the last ones always wait for more
         self.assertGreaterEqual(stat["large"]["blocks"], 40)
         self.assertGreaterEqual(stat["large"]["resident_bytes"], 40 * 100000)
         self.assertEqual(stat["huge"]["blocks"], 1)
