@@ -91,7 +91,7 @@ function(hakmem_add_unit_test layer source)
     if(TARGET hak_fake_os AND NOT layer MATCHES "^(base|os)$")
         target_link_libraries(${target} PRIVATE hak_fake_os)
     endif()
-    target_link_libraries(${target} PRIVATE hak_${layer}_lib "${HAKMEM_CMOCKA_LIBRARY}")
+    target_link_libraries(${target} PRIVATE hak_${layer}_lib "${HAKMEM_CMOCKA_LIBRARY}" m)
     hakmem_test(NAME ${target} COMMAND ${target} TIMEOUT 300 LABELS unit)
 endfunction()
 
