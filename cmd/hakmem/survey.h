@@ -42,8 +42,9 @@ enum hak_block_state {
 struct hak_slab_seen {
     uint64_t first_slot;
     unsigned slots;
-    unsigned cls;  /* HAK_CLASSES: a large block */
-    unsigned heap; /* index; UINT32_MAX: not known */
+    unsigned cls;         /* HAK_CLASSES: a large block */
+    uint32_t small_bytes; /* of a block of a size class that was sampled; 0: as long as its slots */
+    unsigned heap;        /* index; UINT32_MAX: not known */
     unsigned carved;
     unsigned blocks[HAK_BLOCK_STATES];
     uint64_t resident_bytes, live_resident_bytes;

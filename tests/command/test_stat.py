@@ -251,7 +251,15 @@ class TestFigures(StatCase):
         return process, json.loads(stats), info, os.read(process.stderr.fileno(), 1 << 20).decode()
 
     def test_same_numbers_everywhere(self) -> None:
-        process, stats, info, summary = self.hold()
+        self.compare_all()
+
+    def test_same_numbers_with_samples(self) -> None:
+        """Sampled blocks have slots of their own, and there is one more bin for each class."""
+        stat = self.compare_all(HAKMEM_PROF="1", HAKMEM_PROF_SAMPLE_BYTES="5000", HAKMEM_PROF_FILE="/dev/null")
+        self.assertGreater(stat["large"]["blocks"], 60)
+
+    def compare_all(self, **env: str) -> dict:
+        process, stats, info, summary = self.hold(env=env)
         stat = self.stat_json(str(process.pid))
         self.assert_adds_up(stat)
         ours, theirs = stat["counters"], stats["control"]
@@ -274,6 +282,7 @@ class TestFigures(StatCase):
         self.assertIn(f"hakmem: live bytes {ours['live.bytes']}\n", summary)
         self.assertIn(f"hakmem: live blocks {ours['live.blocks']}\n", summary)
         self.assertIn(f"hakmem: in thread caches {ours['bins.bytes']} bytes\n", summary)
+        return stat
 
     def test_known_blocks(self) -> None:
         process, *_ = self.hold()
