@@ -14,6 +14,8 @@ struct hak_stat_parts {
     bool superslabs, samples;
 };
 void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts parts);
+/* stat_samples.c. */
+void hak_stat_json_samples(struct hak_json *j, const struct hak_survey *survey);
 void hak_stat_json_failures(struct hak_json *j, const struct hak_image *image);
 /* stat_text.c: the waterfall for people. `previous_bytes` (an array of the lines' resident bytes,
  * or NULL) adds a column of changes. */

@@ -330,5 +330,7 @@ void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts 
     stat_json_settings(&j, survey);
     if (parts.superslabs)
         stat_json_superslabs(&j, survey);
+    if (parts.samples)
+        hak_stat_json_samples(&j, survey);
     hak_json_close(&j, '{');
 }

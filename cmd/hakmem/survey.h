@@ -38,8 +38,16 @@ enum hak_block_state {
     HAK_BLOCK_STATES
 };
 
+/* What the heap profile knows of a block. */
+struct hak_sample_seen {
+    uint64_t bytes;
+    uint32_t site; /* 0: it is no sample */
+};
+
 /* A slab or a large block. */
 struct hak_slab_seen {
+    struct hak_sample_seen sample;
+    uint32_t colour_bytes; /* where in its first slot a large block begins */
     uint64_t first_slot;
     unsigned slots;
     unsigned cls;         /* HAK_CLASSES: a large block */
@@ -71,6 +79,7 @@ struct hak_superslab_seen {
     uint64_t number, superslabs, mapped_bytes;
     enum hak_superslab_state state;
     bool quarantine, huge_pages;
+    struct hak_sample_seen sample;
     uint64_t released_ns; /* 0: never; UINT64_MAX - 1: kept before it was ever used */
     uint64_t resident_bytes;
     uint8_t slot_state[HAK_SLOTS];

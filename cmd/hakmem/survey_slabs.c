@@ -186,6 +186,12 @@ static bool walk_slab(struct walk *w, uint64_t slot, uint32_t entry)
     return true;
 }
 
+/* The hardened library has other things in the same places. */
+static bool walk_has_samples(const struct walk *w)
+{
+    return (w->image->root.flags & HAK_ROOT_HARDENED) == 0;
+}
+
 /* The slots of a large block, whose first is `slot`; 0: it does not fit. */
 static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
 {
@@ -196,8 +202,11 @@ static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
         return 0;
     struct hak_slab_seen *seen = walk_add_slab(w, slot, slots, HAK_CLASSES);
     seen->carved = 1;
-    if ((w->image->root.flags & HAK_ROOT_HARDENED) == 0)
+    seen->colour_bytes = s->large_colour;
+    if (walk_has_samples(w)) {
         seen->small_bytes = s->note.small_bytes;
+        seen->sample = (struct hak_sample_seen){s->note.bytes, s->note.how};
+    }
     seen->blocks[(entry & HAK_KIND_KEPT) != 0 ? HAK_BLOCK_QUARANTINE : HAK_BLOCK_LIVE] = 1;
     return slots;
 }
@@ -258,6 +267,8 @@ static size_t walk_whole(struct walk *w, size_t number, enum hak_superslab_state
     seen->superslabs = superslabs;
     seen->mapped_bytes = bytes;
     seen->released_ns = 0;
+    if (state == HAK_SUPERSLAB_HUGE && walk_has_samples(w))
+        seen->sample = (struct hak_sample_seen){record->huge.note.bytes, record->huge.note.how};
     seen->quarantine =
         (w->map[number * HAK_SLOTS] & HAK_KIND_MASK) == (HAK_KIND_HUGE | HAK_KIND_KEPT);
     return superslabs;

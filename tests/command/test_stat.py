@@ -258,6 +258,27 @@ class TestFigures(StatCase):
         stat = self.compare_all(HAKMEM_PROF="1", HAKMEM_PROF_SAMPLE_BYTES="5000", HAKMEM_PROF_FILE="/dev/null")
         self.assertGreater(stat["large"]["blocks"], 60)
 
+    def test_samples(self) -> None:
+        """With a sample for each block the profile knows all of them."""
+        process, *_ = self.hold(env={"HAKMEM_PROF": "1", "HAKMEM_PROF_SAMPLE_BYTES": "64", "HAKMEM_PROF_FILE": "/dev/null"})
+        stat = self.stat_json("--samples", str(process.pid))
+        self.validate(json.dumps(stat))
+        samples = stat["samples"]
+        self.assertEqual((samples["on"], samples["period_bytes"]), (True, 64))
+        big = [b for b in samples["blocks"] if b["bytes"] >= 100000]
+        self.assertEqual(len(big), 41)  # of so large ones each is a sample, but for the chance of e^-1562
+        site = {s["site"]: s for s in samples["sites"]}
+        for size, blocks in ((100000, 40), (5000000, 1)):
+            found = {b["site"] for b in big if size <= b["bytes"] < 2 * size}
+            self.assertEqual(len(found), 1)
+            of_size = site[found.pop()]
+            self.assertEqual((of_size["live_blocks"], of_size["live_samples"]), (blocks, blocks))
+            files = [m["path"] for m in samples["mappings"] for f in of_size["frames"] if m["start"] <= f < m["end"]]
+            self.assertIn(str(self.folder / "hold"), files)
+        small = sum(s["live_bytes"] for s in samples["sites"] if s["live_samples"] and s["live_bytes"] // s["live_blocks"] < 200)
+        self.assertAlmostEqual(small, 3000 * 112, delta=3000 * 112 // 4)
+        self.assertNotIn("samples", self.stat_json(str(process.pid)))
+
     def compare_all(self, **env: str) -> dict:
         process, stats, info, summary = self.hold(env=env)
         stat = self.stat_json(str(process.pid))
