@@ -422,6 +422,22 @@ class TestCommandAtItsEnd(StatCase):
         self.assert_adds_up(stat)
         self.validate(file.read_text())
 
+    def test_peak(self) -> None:
+        """At the peak the blocks live; at the end they do not."""
+        source = "import time; x = [bytes(5000) for _ in range(8000)]; time.sleep(1.5); del x"
+        at = {}
+        for options in ((), ("--peak",)):
+            file = self.folder / "peak.json"
+            done = self.hakmem("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
+                               env={"PYTHONMALLOC": "malloc"})
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            at[options] = json.loads(file.read_text())
+        self.assertRegex(done.stderr, r"^hakmem: stat: seen with [\d.]+ MiB in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
+        live = [stat["waterfall"][0]["resident_bytes"] for stat in at.values()]
+        self.assertLess(live[0], 10 << 20)
+        self.assertGreater(live[1], 30 << 20)
+        self.assert_adds_up(at["--peak",])
+
     def test_killed(self) -> None:
         done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
         self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "out\n"))
@@ -454,6 +470,7 @@ class TestRefusals(StatCase):
         self.assert_says(2, "no command given", "--")
         self.assert_says(2, "--watch is for a running process", "--watch", "--", "true")
         self.assert_says(2, "--output needs", "--output")
+        self.assert_says(2, "--peak is for a command", "--peak", "1")
 
     def test_no_such_process(self) -> None:
         self.assert_says(1, "there is no process 2000000000", "2000000000")
