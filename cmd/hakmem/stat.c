@@ -306,9 +306,12 @@ int hak_stat(int argc, char **argv)
         hak_stat_help();
         return EXIT_SUCCESS;
     }
-    if (o.command != NULL)
-        return hak_stat_run(o.command,
-                            &(struct hak_stat_end){stat_show, o.peak ? stat_look : NULL, &o});
+    if (o.command != NULL) {
+        int status = hak_stat_run(o.command,
+                                  &(struct hak_stat_end){stat_show, o.peak ? stat_look : NULL, &o});
+        free(o.peak_text);
+        return status;
+    }
     stat_redirect(&o);
     bool done = o.watch_seconds != 0 && o.core == NULL ? stat_watch(&o) : stat_once(&o);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;

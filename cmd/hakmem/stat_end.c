@@ -70,17 +70,18 @@ static void end_continue(pid_t pid, int status)
 #define LOOK_EVERY_NS 5000000
 
 /* The next report of the kernel; with `look` that is called while there is none. */
-static int end_wait(pid_t pid, bool looks, const struct hak_stat_end *end)
+static int end_wait(pid_t pid, bool executed, const struct hak_stat_end *end)
 {
     int status;
+    void (*look)(pid_t pid, void *context) = executed ? end->look : NULL;
     for (;;) {
-        pid_t got = waitpid(pid, &status, looks ? WNOHANG : 0);
+        pid_t got = waitpid(pid, &status, look != NULL ? WNOHANG : 0);
         if (got == pid)
             return status;
         if (got < 0 && errno != EINTR)
             hak_die(HAK_EXIT_FAILED, "stat: lost the command: %s", strerror(errno));
-        if (got == 0) {
-            end->look(pid, end->context);
+        if (look != NULL && got == 0) {
+            look(pid, end->context);
             (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_NS}, NULL);
         }
     }
@@ -113,7 +114,7 @@ int hak_stat_run(char **command, const struct hak_stat_end *end)
     (void)close(go[1]);
     bool executed = false;
     for (;;) {
-        int status = end_wait(pid, executed && end->look != NULL, end);
+        int status = end_wait(pid, executed, end);
         if (WIFEXITED(status))
             return WEXITSTATUS(status);
         if (WIFSIGNALED(status))
