@@ -12,31 +12,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t samples_objects(uint64_t parts)
+static uint64_t sampled_objects(uint64_t parts)
 {
     return (parts + (UINT64_C(1) << (HAK_PROF_OBJECT_SHIFT - 1))) >> HAK_PROF_OBJECT_SHIFT;
 }
 
-static void samples_count(struct hak_json *j, const char *prefix, uint64_t bytes, uint64_t parts,
+static void sampled_count(struct hak_json *j, const char *prefix, uint64_t bytes, uint64_t parts,
                           uint64_t samples)
 {
     char key[32];
     (void)snprintf(key, sizeof key, "%s_bytes", prefix);
     hak_json_number(j, key, bytes);
     (void)snprintf(key, sizeof key, "%s_blocks", prefix);
-    hak_json_number(j, key, samples_objects(parts));
+    hak_json_number(j, key, sampled_objects(parts));
     (void)snprintf(key, sizeof key, "%s_samples", prefix);
     hak_json_number(j, key, samples);
 }
 
 /* What was freed may be read later than what was allocated. */
-static uint64_t samples_less(_Atomic(uint64_t) *allocated, _Atomic(uint64_t) *freed)
+static uint64_t sampled_less(_Atomic(uint64_t) *allocated, _Atomic(uint64_t) *freed)
 {
     uint64_t a = hak_load_relaxed(allocated), f = hak_load_relaxed(freed);
     return a - hak_min(a, f);
 }
 
-static void samples_site(struct hak_json *j, uint32_t number, struct hak_prof_site *s,
+static void sampled_site(struct hak_json *j, uint32_t number, struct hak_prof_site *s,
                          const uintptr_t *stacks, uint32_t words)
 {
     struct hak_prof_count *a = &s->allocated, *f = &s->freed;
@@ -44,9 +44,9 @@ static void samples_site(struct hak_json *j, uint32_t number, struct hak_prof_si
         return;
     hak_json_open_line(j, NULL, '{');
     hak_json_number(j, "site", number);
-    samples_count(j, "live", samples_less(&a->bytes, &f->bytes),
-                  samples_less(&a->objects, &f->objects), samples_less(&a->samples, &f->samples));
-    samples_count(j, "allocated", hak_load_relaxed(&a->bytes), hak_load_relaxed(&a->objects),
+    sampled_count(j, "live", sampled_less(&a->bytes, &f->bytes),
+                  sampled_less(&a->objects, &f->objects), sampled_less(&a->samples, &f->samples));
+    sampled_count(j, "allocated", hak_load_relaxed(&a->bytes), hak_load_relaxed(&a->objects),
                   hak_load_relaxed(&a->samples));
     hak_json_open_line(j, "frames", '[');
     for (uint32_t i = 0; i < s->depth; i++)
@@ -55,7 +55,7 @@ static void samples_site(struct hak_json *j, uint32_t number, struct hak_prof_si
     hak_json_close(j, '{');
 }
 
-static void samples_sites(struct hak_json *j, struct hak_remote *r, const struct hak_prof *prof)
+static void sampled_sites(struct hak_json *j, struct hak_remote *r, const struct hak_prof *prof)
 {
     uint32_t sites = (uint32_t)hak_min(hak_load_relaxed(&prof->sites), HAK_PROF_SITES);
     uint32_t words = (uint32_t)hak_min(hak_load_relaxed(&prof->words), HAK_PROF_STACK_WORDS);
@@ -66,13 +66,13 @@ static void samples_sites(struct hak_json *j, struct hak_remote *r, const struct
         hak_remote_read(r, (uint64_t)(uintptr_t)prof->stacks, stacks, words * sizeof *stacks);
     hak_json_open(j, "sites", '[');
     for (uint32_t i = 1; read && i < sites; i++) /* 0 is none */
-        samples_site(j, i, &site[i], stacks, words);
+        sampled_site(j, i, &site[i], stacks, words);
     hak_json_close(j, '[');
     free(site);
     free(stacks);
 }
 
-static void samples_block(struct hak_json *j, uint64_t address, const struct hak_sample_seen *s)
+static void sampled_block(struct hak_json *j, uint64_t address, const struct hak_sample_seen *s)
 {
     if (s->site == 0)
         return;
@@ -83,26 +83,27 @@ static void samples_block(struct hak_json *j, uint64_t address, const struct hak
     hak_json_close(j, '{');
 }
 
-static void samples_blocks(struct hak_json *j, const struct hak_survey *survey)
+static void sampled_blocks(struct hak_json *j, const struct hak_survey *survey)
 {
     uint64_t base = hak_load_relaxed(&survey->image->space.base);
     hak_json_open(j, "blocks", '[');
     for (size_t i = 0; i < survey->slab_count; i++) {
         const struct hak_slab_seen *s = &survey->slabs[i];
-        samples_block(j, base + (s->first_slot << HAK_SLOT_SHIFT) + s->colour_bytes, &s->sample);
+        sampled_block(j, base + (s->first_slot << HAK_SLOT_SHIFT) + s->colour_bytes, &s->sample);
     }
     for (size_t i = 0; i < survey->superslab_count; i++) {
         const struct hak_superslab_seen *s = &survey->superslabs[i];
-        samples_block(j, base + s->number * HAK_SUPERSLAB_BYTES, &s->sample);
+        sampled_block(j, base + s->number * HAK_SUPERSLAB_BYTES, &s->sample);
     }
     hak_json_close(j, '[');
 }
 
-static void samples_mappings(struct hak_json *j, const struct hak_remote *r)
+static void sampled_mappings(struct hak_json *j, const struct hak_remote *r)
 {
     hak_json_open(j, "mappings", '[');
-    for (size_t i = 0; i < r->count; i++) {
-        const struct hak_mapping *m = &r->mappings[i];
+    bool files = r->is_core && r->file_count != 0; /* also what the core has not the bytes of */
+    for (size_t i = 0; i < (files ? r->file_count : r->count); i++) {
+        const struct hak_mapping *m = files ? &r->files[i] : &r->mappings[i];
         if (m->name[0] != '/')
             continue;
         hak_json_open_line(j, NULL, '{');
@@ -126,8 +127,8 @@ void hak_stat_json_samples(struct hak_json *j, const struct hak_survey *survey)
     hak_json_open(j, "samples", '{');
     hak_json_bool(j, "on", hak_load_relaxed(&prof.on));
     hak_json_number(j, "period_bytes", hak_load_relaxed(&prof.period_bytes));
-    samples_sites(j, r, &prof);
-    samples_blocks(j, survey);
-    samples_mappings(j, r);
+    sampled_sites(j, r, &prof);
+    sampled_blocks(j, survey);
+    sampled_mappings(j, r);
     hak_json_close(j, '{');
 }
