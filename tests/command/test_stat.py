@@ -75,6 +75,36 @@ int main(void)
 }
 """
 
+# Three threads that never stop allocating and freeing blocks of all kinds, also each other's.
+CHURN = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *shared[512];
+static void *churn(void *seed)
+{
+    unsigned long x = (unsigned long)seed;
+    for (;;) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        unsigned long r = x >> 33;
+        size_t size = r % 100 == 0 ? 2000000 : r % 20 == 0 ? 150000 : r % 5 == 0 ? 9000 : r % 900;
+        char *p = malloc(size + 1);
+        memset(p, 1, size > 5000 ? 5000 : size);
+        free(__atomic_exchange_n(&shared[r % 512], p, __ATOMIC_ACQ_REL));
+    }
+    return NULL;
+}
+int main(void)
+{
+    pthread_t t;
+    for (unsigned long i = 1; i <= 3; i++)
+        pthread_create(&t, NULL, churn, (void *)i);
+    write(1, "x", 1);
+    pause();
+}
+"""
+
 VALIDATE = """
 import json, sys
 import jsonschema
@@ -365,6 +395,20 @@ class TestFigures(StatCase):
             self.assert_adds_up(stat)
             self.assertEqual(sum(c["live_blocks"] for c in stat["classes"] if c["size_bytes"] >= 2000), 999)
             self.assertEqual(stat["waterfall"][9]["resident_bytes"], 0)
+
+    def test_a_process_that_does_not_stand_still(self) -> None:
+        """Whatever is read in the midst of a change, the answer is whole, and not far off."""
+        process = self.running(self.compile("churn", CHURN, "-pthread"))
+        os.read(process.stdout.fileno(), 1)
+        for _ in range(15):
+            time.sleep(0.02)
+            stat = self.stat_json("--superslabs", str(process.pid))
+            resident = sum(line["resident_bytes"] for line in stat["waterfall"])
+            self.assertEqual(resident, stat["process"]["rss_bytes"])
+            self.assertLess(abs(stat["process"]["kernel_rss_bytes"] - resident), resident / 2)
+            self.assertLess(sum(c["live_blocks"] for c in stat["classes"]), 20000)  # 512, and what moves through the bins
+            self.assertEqual(len([t for t in stat["threads"] if t["state"] == "running"]), 4)
+        self.validate(json.dumps(stat))
 
     def test_openmetrics(self) -> None:
         process, stats, *_ = self.hold()
