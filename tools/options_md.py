@@ -76,13 +76,21 @@ them; only then is memory mapped for it.
 """
 
 
+def constants() -> dict[str, str]:
+    """Defaults that have names: NAME ((uint64_t)A << B)."""
+    found = re.findall(r"#define (\w+) \(\(uint64_t\)(\d+) << (\d+)\)", (ROOT / "src/telemetry/prof.h").read_text(encoding="utf-8"))
+    return {name: str(int(a) << int(b)) for name, a, b in found}
+
+
 def options_page() -> str:
     source = (ROOT / "src/api/options.c").read_text(encoding="utf-8")
     defaults = dict(DEFAULT.findall(source))
     rows = []
     for name, kind, member, meaning in OPTION.findall(source):
         default = "" if kind in ("CAPS", "TEXT") else defaults.get(member, "0")
-        rows.append(f"| `HAKMEM_{name}` | {VALUES[kind]} | {default} | {meaning} |\n")
+        default = constants().get(default, default)
+        values = "a path" if name.endswith("_FILE") else VALUES[kind]
+        rows.append(f"| `HAKMEM_{name}` | {values} | {default} | {meaning} |\n")
     if not rows:
         sys.exit("options_md.py: found no table in src/api/options.c")
     replaced = [f"| `HAKMEM_{name}` | {instead} |\n" for name, instead in REPLACED.findall(source)]

@@ -82,7 +82,7 @@ _hakmem() {
     fi
     case "${COMP_WORDS[1]}" in
         run) _hakmem_run ;;
-        stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --help --' files ;;
+        stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --peak --help --' files ;;
         doctor) _hakmem_process '--json --all --root --help --' ;;
         explain) _hakmem_process '--json --help' files ;;
         samples) _hakmem_process '--help' files ;;

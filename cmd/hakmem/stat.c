@@ -3,6 +3,7 @@
  * The hakmem command: `hakmem stat`: where the memory of a process is. */
 #include "stat.h"
 
+#include "system.h"
 #include "util.h"
 
 #include <ctype.h>
@@ -28,6 +29,10 @@ struct stat_options {
     /* --watch */
     uint64_t previous_bytes[HAK_LINE_COUNT];
     bool has_previous;
+    /* --peak */
+    bool peak, quiet;
+    uint64_t peak_bytes; /* of what was seen */
+    char *peak_text;
 };
 
 void hak_stat_help(void)
@@ -45,6 +50,7 @@ void hak_stat_help(void)
         "  --samples      JSON with sampled blocks and call sites, where the process takes them\n"
         "  --output FILE  write to FILE; else to stdout, with a COMMAND to stderr\n"
         "  --watch[=SECONDS]  again every so many seconds (2), with what has changed\n"
+        "  --peak         with a COMMAND: of the moment at which it had most in memory\n"
         "  --help         print this and exit\n"
         "\n"
         "Exit status: 0, of the COMMAND if there is one; 1 the process has no hakmem or cannot be\n"
@@ -52,8 +58,9 @@ void hak_stat_help(void)
         stdout);
 }
 
-static const char *const stat_option_names[] = {
-    "--json", "--openmetrics", "--superslabs", "--samples", "--output", "--watch", "--help"};
+static const char *const stat_option_names[] = {"--json",    "--openmetrics", "--superslabs",
+                                                "--samples", "--output",      "--peak",
+                                                "--watch",   "--help"};
 
 static _Noreturn void stat_unknown_option(const char *option)
 {
@@ -86,6 +93,8 @@ static void stat_parse_option(struct stat_options *o, const char *option)
     } else if (strcmp(option, "--samples") == 0) {
         o->format = STAT_JSON;
         o->parts.samples = true;
+    } else if (strcmp(option, "--peak") == 0) {
+        o->peak = true;
     } else if (hak_starts_with(option, "--output=")) {
         o->output = option + strlen("--output=");
     } else if (strcmp(option, "--watch") == 0) {
@@ -125,6 +134,8 @@ static void stat_parse(struct stat_options *o, int argc, char **argv)
         o->command = argv + i + 1;
         return;
     }
+    if (o->peak)
+        hak_die(HAK_EXIT_USAGE, "stat: --peak is for a command: hakmem stat --peak -- COMMAND");
     if (i >= argc)
         hak_die(HAK_EXIT_USAGE, "stat: no process given; for example: hakmem stat 1234, or: hakmem "
                                 "stat -- ls -l");
@@ -176,7 +187,7 @@ static bool stat_once(struct stat_options *o)
         hak_survey_free(&survey);
     }
     bool done = obstacle.problem == NULL;
-    if (!done) {
+    if (!done && !o->quiet) {
         hak_say("stat: %s", obstacle.problem);
         hak_say("hint: %s", obstacle.hint);
     }
@@ -215,9 +226,72 @@ static void stat_redirect(const struct stat_options *o)
     (void)close(file);
 }
 
+/* --- the moment of most memory: looked for every few milliseconds, and read whenever there is a
+ * twentieth more than when it was read last. How near that came the kernel says in the end. --- */
+
+static uint64_t stat_status_bytes(pid_t pid, const char *name)
+{
+    char *path = hak_format("/proc/%d/status", (int)pid);
+    uint64_t bytes = hak_system_line(path, name);
+    free(path);
+    return bytes == UINT64_MAX ? 0 : bytes;
+}
+
+static void stat_read_peak(struct stat_options *o, pid_t pid, uint64_t now_bytes)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    if (memory == NULL)
+        return;
+    FILE *out = stdout;
+    stdout = memory;
+    o->pid = pid;
+    o->quiet = true; /* it may not have come to its allocator yet */
+    o->has_previous = false;
+    bool done = stat_once(o);
+    stdout = out;
+    if (fclose(memory) != 0 || !done) {
+        free(text);
+        return;
+    }
+    free(o->peak_text);
+    o->peak_text = text;
+    o->peak_bytes = now_bytes;
+}
+
+static void stat_look(pid_t pid, void *context)
+{
+    struct stat_options *o = context;
+    uint64_t now_bytes = stat_status_bytes(pid, "VmRSS");
+    if (now_bytes > o->peak_bytes + o->peak_bytes / 20)
+        stat_read_peak(o, pid, now_bytes);
+}
+
+static void stat_show_peak(struct stat_options *o, pid_t pid)
+{
+    char a[16], b[16];
+    uint64_t now_bytes = stat_status_bytes(pid, "VmRSS");
+    uint64_t most_bytes = stat_status_bytes(pid, "VmHWM");
+    if (now_bytes > o->peak_bytes)
+        stat_read_peak(o, pid, now_bytes);
+    if (o->peak_text == NULL)
+        return;
+    stat_redirect(o);
+    (void)fputs(o->peak_text, stdout);
+    hak_finish_output();
+    hak_say("stat: seen with %s in memory; its peak was %s (%.0f%%)",
+            hak_bytes_text(a, o->peak_bytes), hak_bytes_text(b, most_bytes),
+            most_bytes == 0 ? 0 : 100.0 * (double)o->peak_bytes / (double)most_bytes);
+}
+
 static void stat_show(pid_t pid, void *context)
 {
     struct stat_options *o = context;
+    if (o->peak) {
+        stat_show_peak(o, pid);
+        return;
+    }
     o->pid = pid;
     stat_redirect(o);
     (void)stat_once(o);
@@ -232,8 +306,12 @@ int hak_stat(int argc, char **argv)
         hak_stat_help();
         return EXIT_SUCCESS;
     }
-    if (o.command != NULL)
-        return hak_stat_run(o.command, stat_show, &o);
+    if (o.command != NULL) {
+        int status = hak_stat_run(o.command,
+                                  &(struct hak_stat_end){stat_show, o.peak ? stat_look : NULL, &o});
+        free(o.peak_text);
+        return status;
+    }
     stat_redirect(&o);
     bool done = o.watch_seconds != 0 && o.core == NULL ? stat_watch(&o) : stat_once(&o);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -24,6 +24,11 @@ void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previo
 void hak_stat_print_openmetrics(const struct hak_survey *survey);
 
 /* stat_end.c: runs a command under hakmem and calls `show` when it is about to end, its memory
- * still there. Returns the command's exit status as a shell would; ends the hakmem command where
- * that is not possible. */
-int hak_stat_run(char **command, void (*show)(pid_t pid, void *context), void *context);
+ * still there; `look`, if not NULL, all the while. Returns the command's exit status as a shell
+ * would; ends the hakmem command where that is not possible. */
+struct hak_stat_end {
+    void (*show)(pid_t pid, void *context);
+    void (*look)(pid_t pid, void *context);
+    void *context;
+};
+int hak_stat_run(char **command, const struct hak_stat_end *end);

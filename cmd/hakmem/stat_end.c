@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static pid_t end_child;
@@ -66,7 +67,27 @@ static void end_continue(pid_t pid, int status)
         (void)ptrace(PTRACE_CONT, pid, NULL, event != 0 ? NULL : (void *)(intptr_t)signal);
 }
 
-int hak_stat_run(char **command, void (*show)(pid_t pid, void *context), void *context)
+#define LOOK_EVERY_NS 5000000
+
+/* The next report of the kernel; with `look` that is called while there is none. */
+static int end_wait(pid_t pid, bool executed, const struct hak_stat_end *end)
+{
+    int status;
+    void (*look)(pid_t pid, void *context) = executed ? end->look : NULL;
+    for (;;) {
+        pid_t got = waitpid(pid, &status, look != NULL ? WNOHANG : 0);
+        if (got == pid)
+            return status;
+        if (got < 0 && errno != EINTR)
+            hak_die(HAK_EXIT_FAILED, "stat: lost the command: %s", strerror(errno));
+        if (look != NULL && got == 0) {
+            look(pid, end->context);
+            (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_NS}, NULL);
+        }
+    }
+}
+
+int hak_stat_run(char **command, const struct hak_stat_end *end)
 {
     int go[2];
     if (pipe(go) < 0)
@@ -92,12 +113,8 @@ int hak_stat_run(char **command, void (*show)(pid_t pid, void *context), void *c
     end_handle_signals();
     (void)close(go[1]);
     bool executed = false;
-    for (int status;;) {
-        pid_t got = waitpid(pid, &status, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            hak_die(HAK_EXIT_FAILED, "stat: lost the command: %s", strerror(errno));
+    for (;;) {
+        int status = end_wait(pid, executed, end);
         if (WIFEXITED(status))
             return WEXITSTATUS(status);
         if (WIFSIGNALED(status))
@@ -105,7 +122,7 @@ int hak_stat_run(char **command, void (*show)(pid_t pid, void *context), void *c
         if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8))
             executed = true;
         if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8) && executed)
-            show(pid, context);
+            end->show(pid, end->context);
         end_continue(pid, status);
     }
 }

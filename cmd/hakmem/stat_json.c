@@ -108,12 +108,14 @@ static const char *stat_heap_state(const struct hak_survey *survey, const struct
 static void stat_json_heap(struct hak_json *j, const struct hak_survey *survey,
                            const struct hak_heap_seen *h)
 {
+    static const char *const groups[HAK_GROUPS] = {"short", "medium", "long"};
     const struct hak_heap_stats *s = &h->heap.stats;
     hak_json_open_line(j, NULL, '{');
     hak_json_number(j, "heap", h->number);
     hak_json_number_or_null(j, "tid", h->tid != 0 ? (uint64_t)h->tid : UINT64_MAX);
     hak_json_string(j, "name", h->tid != 0 ? h->thread_name : NULL);
     hak_json_string(j, "state", stat_heap_state(survey, h));
+    hak_json_string(j, "group", groups[hak_min(h->heap.group, HAK_GROUPS - 1)]);
     hak_json_number(j, "slabs", h->slabs);
     hak_json_number(j, "slab_bytes", h->slab_bytes);
     hak_json_number(j, "resident_bytes", h->resident_bytes);
@@ -285,9 +287,8 @@ static void stat_json_slot(struct hak_json *j, const struct hak_survey *survey,
     hak_json_number(j, "part", slab == NULL ? 0 : s->number * HAK_SLOTS + i - slab->first_slot);
     hak_json_number(j, "live_blocks", slab == NULL ? 0 : slab->blocks[HAK_BLOCK_LIVE]);
     hak_json_number(j, "blocks", is_class ? hak_class(slab->cls)->blocks : slab != NULL);
-    hak_json_number_or_null(j, "sample_bytes",
-                            slab != NULL && slab->sample.small_bytes != 0 ? slab->sample.small_bytes
-                                                                          : UINT64_MAX);
+    hak_json_number_or_null(
+        j, "sample_bytes", slab != NULL && slab->small_bytes != 0 ? slab->small_bytes : UINT64_MAX);
     hak_json_number(j, "resident_bytes", s->slot_resident_bytes[i]);
     hak_json_number_or_null(j, "age_ns", ages ? stat_age_ns(survey, s->released_ns) : UINT64_MAX);
     hak_json_close(j, '{');

@@ -54,6 +54,17 @@ static void text_line(const struct hak_survey *survey, enum hak_line line, uint6
     (void)printf("\n");
 }
 
+/* A thread may have a heap for each group of call sites. */
+static uint64_t text_threads(const struct hak_survey *survey)
+{
+    uint64_t threads = 0;
+    for (size_t i = 0; i < survey->heap_count; i++) {
+        const struct hak_heap *h = &survey->heaps[i].heap;
+        threads += hak_load_relaxed(&h->thread) != 0 && h->group == HAK_GROUP_SHORT;
+    }
+    return threads;
+}
+
 static void text_below(const struct hak_survey *survey)
 {
     char a[16], b[16], c[16];
@@ -65,7 +76,7 @@ static void text_below(const struct hak_survey *survey)
                  survey->huge_blocks);
     (void)printf("%" PRIu64 " threads; superslabs kept: %" PRIu64 " and %" PRIu64
                  " empty slots, of %s allowed\n",
-                 (uint64_t)s->cache.heaps, s->pool.retired_now, s->pool.empty_slots_now,
+                 text_threads(survey), s->pool.retired_now, s->pool.empty_slots_now,
                  hak_bytes_text(b, s->pool.budget_bytes));
     if (survey->image->remote->swap_bytes != UINT64_MAX && survey->image->remote->swap_bytes != 0)
         (void)printf("%s are in swap, and in no line\n",

@@ -38,23 +38,24 @@ enum hak_block_state {
     HAK_BLOCK_STATES
 };
 
-/* A block that the heap profile has sampled. */
+/* What the heap profile knows of a block. */
 struct hak_sample_seen {
-    uint64_t address, bytes;
-    uint32_t site;        /* 0: none */
-    uint32_t small_bytes; /* of a block of a size class, which has the slot to itself; else 0 */
+    uint64_t bytes;
+    uint32_t site; /* 0: it is no sample */
 };
 
 /* A slab or a large block. */
 struct hak_slab_seen {
+    struct hak_sample_seen sample;
+    uint32_t colour_bytes; /* where in its first slot a large block begins */
     uint64_t first_slot;
     unsigned slots;
-    unsigned cls;  /* HAK_CLASSES: a large block */
-    unsigned heap; /* index; UINT32_MAX: not known */
+    unsigned cls;         /* HAK_CLASSES: a large block */
+    uint32_t small_bytes; /* of a block of a size class that was sampled; 0: as long as its slots */
+    unsigned heap;        /* index; UINT32_MAX: not known */
     unsigned carved;
     unsigned blocks[HAK_BLOCK_STATES];
     uint64_t resident_bytes, live_resident_bytes;
-    struct hak_sample_seen sample; /* of a large block */
     uint64_t *bits; /* free, in a bin, waiting: words each; while the survey is made */
 };
 
@@ -78,9 +79,9 @@ struct hak_superslab_seen {
     uint64_t number, superslabs, mapped_bytes;
     enum hak_superslab_state state;
     bool quarantine, huge_pages;
+    struct hak_sample_seen sample;
     uint64_t released_ns; /* 0: never; UINT64_MAX - 1: kept before it was ever used */
     uint64_t resident_bytes;
-    struct hak_sample_seen sample; /* of a huge block */
     uint8_t slot_state[HAK_SLOTS];
     uint8_t slot_label[HAK_SLOTS];
     uint32_t slot_slab[HAK_SLOTS]; /* index of the slab + 1 */

@@ -168,6 +168,11 @@ static void count_slab(struct count *c, struct hak_slab_seen *s)
     }
     bool live = s->cls == HAK_CLASSES && s->blocks[HAK_BLOCK_LIVE] != 0;
     s->resident_bytes = count_take(c, live ? HAK_LINE_LIVE : HAK_LINE_IN_TRANSITION, at, bytes);
+    if (live && s->small_bytes != 0) { /* the rest of its slots is nobody's, and not in memory */
+        c->survey->lines[HAK_LINE_LIVE].virtual_bytes -= bytes - s->small_bytes;
+        c->survey->lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += bytes - s->small_bytes;
+        bytes = s->small_bytes;
+    }
     c->survey->large.resident_bytes += s->resident_bytes;
     c->survey->large.virtual_bytes += bytes;
     c->survey->large_blocks++;

@@ -186,17 +186,10 @@ static bool walk_slab(struct walk *w, uint64_t slot, uint32_t entry)
     return true;
 }
 
-/* The hardened library notes other things there, and samples nothing. */
-static struct hak_sample_seen walk_sample(const struct walk *w, uint64_t slot, uint32_t offset,
-                                          const struct hak_note *note)
+/* The hardened library has other things in the same places. */
+static bool walk_has_samples(const struct walk *w)
 {
-    if ((w->image->root.flags & HAK_ROOT_HARDENED) != 0 || note->how == 0)
-        return (struct hak_sample_seen){0};
-    uint64_t base = hak_load_relaxed(&w->image->space.base);
-    return (struct hak_sample_seen){.address = base + (slot << HAK_SLOT_SHIFT) + offset,
-                                    .bytes = note->bytes,
-                                    .site = note->how,
-                                    .small_bytes = note->small_bytes};
+    return (w->image->root.flags & HAK_ROOT_HARDENED) == 0;
 }
 
 /* The slots of a large block, whose first is `slot`; 0: it does not fit. */
@@ -209,7 +202,11 @@ static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
         return 0;
     struct hak_slab_seen *seen = walk_add_slab(w, slot, slots, HAK_CLASSES);
     seen->carved = 1;
-    seen->sample = walk_sample(w, slot, s->large_colour, &s->note);
+    seen->colour_bytes = s->large_colour;
+    if (walk_has_samples(w)) {
+        seen->small_bytes = s->note.small_bytes;
+        seen->sample = (struct hak_sample_seen){s->note.bytes, s->note.how};
+    }
     seen->blocks[(entry & HAK_KIND_KEPT) != 0 ? HAK_BLOCK_QUARANTINE : HAK_BLOCK_LIVE] = 1;
     return slots;
 }
@@ -270,8 +267,8 @@ static size_t walk_whole(struct walk *w, size_t number, enum hak_superslab_state
     seen->superslabs = superslabs;
     seen->mapped_bytes = bytes;
     seen->released_ns = 0;
-    if (state == HAK_SUPERSLAB_HUGE)
-        seen->sample = walk_sample(w, number * HAK_SLOTS, 0, &record->huge.note);
+    if (state == HAK_SUPERSLAB_HUGE && walk_has_samples(w))
+        seen->sample = (struct hak_sample_seen){record->huge.note.bytes, record->huge.note.how};
     seen->quarantine =
         (w->map[number * HAK_SLOTS] & HAK_KIND_MASK) == (HAK_KIND_HUGE | HAK_KIND_KEPT);
     return superslabs;
@@ -316,15 +313,14 @@ static uint64_t walk_address(const struct walk *w, const struct hak_slab_seen *s
     return hak_load_relaxed(&w->image->space.base) + (s->first_slot << HAK_SLOT_SHIFT);
 }
 
-static void walk_bin(struct walk *w, struct hak_heap_seen *h, unsigned cls)
+/* The blocks on a stack from behind `stack` to `top` are free. */
+static void walk_stack(struct walk *w, unsigned cls, uint64_t stack, uint64_t top, uint64_t most)
 {
     uint64_t blocks[4096];
-    uint64_t stack = (uint64_t)(uintptr_t)h->heap.classes[cls].stack;
-    uint64_t top = (uint64_t)(uintptr_t)hak_load_relaxed(&h->heap.front.bins[cls].top);
     uint64_t count = (top - stack) / sizeof *blocks;
-    if (stack == 0 || count == 0)
+    if (count == 0)
         return;
-    if (top < stack || count > h->heap.classes[cls].capacity || count > 4096 ||
+    if (top < stack || count > most || count > sizeof blocks / sizeof *blocks ||
         !hak_remote_read(w->remote, stack + sizeof *blocks, blocks, count * sizeof *blocks)) {
         w->survey->complete = false;
         return;
@@ -337,6 +333,23 @@ static void walk_bin(struct walk *w, struct hak_heap_seen *h, unsigned cls)
         if (block < s->carved)
             s->bits[hak_slab_words(hak_class(cls)) + block / 64] |= UINT64_C(1) << (block % 64);
     }
+}
+
+/* The bin of a class, and the one that counts for the heap profile. */
+static void walk_bins(struct walk *w, const struct hak_heap_seen *h, unsigned cls)
+{
+    const struct hak_front *front = &h->heap.front;
+    uint64_t stack = (uint64_t)(uintptr_t)h->heap.classes[cls].stack;
+    uint64_t top = (uint64_t)(uintptr_t)hak_load_relaxed(&front->bins[cls].top);
+    if (stack != 0)
+        walk_stack(w, cls, stack, top, h->heap.classes[cls].capacity);
+    if (front->meter == NULL || cls >= HAK_METERED_CLASSES)
+        return;
+    stack = (uint64_t)(uintptr_t)front->meter + offsetof(struct hak_meter, blocks) +
+            cls * sizeof front->meter->blocks[0];
+    top = (uint64_t)(uintptr_t)hak_load_relaxed(&front->bins[HAK_KIND_METERED / 2 + cls].top);
+    if (top - stack <= sizeof front->meter->blocks[0]) /* closed, it is not there at all */
+        walk_stack(w, cls, stack, top, HAK_METER_BLOCKS);
 }
 
 static void walk_outbox(struct walk *w, struct hak_heap_seen *h)
@@ -377,7 +390,7 @@ void hak_survey_walk(struct hak_survey *survey)
             s += walk_superslab(&w, s);
         for (size_t h = 0; h < survey->heap_count; h++) {
             for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
-                walk_bin(&w, &survey->heaps[h], cls);
+                walk_bins(&w, &survey->heaps[h], cls);
             walk_outbox(&w, &survey->heaps[h]);
         }
     } else {
