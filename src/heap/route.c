@@ -119,10 +119,12 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
 
 static bool route_free_large(void *p, uint32_t entry)
 {
+    if (HAK_HARDENED)
+        return hak_large_free(p, entry);
     struct hak_note note = *hak_large_note(p, entry);
     if (!hak_large_free(p, entry))
         return false;
-    if (!HAK_HARDENED && HAK_UNLIKELY(note.how != 0))
+    if (HAK_UNLIKELY(note.how != 0))
         hak_prof_freed(note.how, note.bytes);
     return true;
 }
