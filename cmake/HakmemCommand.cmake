@@ -17,7 +17,7 @@ file(RELATIVE_PATH libdir_from_bindir "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_IN
 list(APPEND sources "${PROJECT_SOURCE_DIR}/src/api/snapshot.c")
 
 add_executable(hakmem_command ${sources})
-target_link_libraries(hakmem_command PRIVATE hakmem_test_flags hak_telemetry_lib)
+target_link_libraries(hakmem_command PRIVATE hakmem_test_flags hak_policy_lib)
 target_include_directories(hakmem_command PRIVATE
     "${PROJECT_SOURCE_DIR}/cmd/hakmem" "${PROJECT_SOURCE_DIR}/src")
 target_compile_options(hakmem_command PRIVATE -Wconversion -Wmissing-prototypes)

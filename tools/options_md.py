@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:&hak_options\.)?([\w\[\]]+), .*?\}, /\* (.*) \*/$', re.M)
+OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:&?hak_options\.)?([\w\[\]]+), .*?\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
-VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list"}
+VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "FILE, learn:FILE, try:FILE or off"}
 DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
 
@@ -81,7 +81,7 @@ def options_page() -> str:
     defaults = dict(DEFAULT.findall(source))
     rows = []
     for name, kind, member, meaning in OPTION.findall(source):
-        default = "" if kind == "CAPS" else defaults.get(member, "0")
+        default = "" if kind in ("CAPS", "TEXT") else defaults.get(member, "0")
         rows.append(f"| `HAKMEM_{name}` | {VALUES[kind]} | {default} | {meaning} |\n")
     if not rows:
         sys.exit("options_md.py: found no table in src/api/options.c")
@@ -94,7 +94,7 @@ def control_page() -> str:
     if not names:
         sys.exit("options_md.py: found no table in src/api/snapshot.c")
     unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
-    rows = [f"| `{n}` | {next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
+    rows = [f"| `{n}` | {'see learning.md' if n.startswith('policy.') else next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
     settings = (ROOT / "src/api/settings.c").read_text(encoding="utf-8")
     set_rows = [f"| `{name}` | {'0 or 1' if kind == 'FLAG' else 'a number'} |\n" for name, kind, *_ in SETTING.findall(settings)]
     class_rows = [f"| `{name}` | {meaning} |\n" for name, meaning in CLASS_VALUE.findall(settings)]

@@ -110,6 +110,8 @@ bool hak_image_refresh(struct hak_image *image)
                  image_copy(image, HAK_ROOT_LARGE, &hak_large_counters, sizeof hak_large_counters);
     image->started = whole && hak_load_relaxed(&image->space.slots) != 0 && image->orphans != 0 &&
                      hak_class(HAK_CLASSES - 1)->size_bytes != 0;
+    image->has_policy = image->root.sizes[HAK_ROOT_POLICY] == sizeof image->policy &&
+                        image_copy(image, HAK_ROOT_POLICY, &image->policy, sizeof image->policy);
     return whole;
 }
 

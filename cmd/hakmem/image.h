@@ -10,6 +10,7 @@
 
 #include "remote.h"
 
+#include "policy/policy.h"
 #include "telemetry/root_internal.h"
 
 struct hak_image {
@@ -25,6 +26,8 @@ struct hak_image {
     struct hak_failures failures;
     struct hak_registry registry;
     uint64_t orphans;
+    struct hak_policy_state policy;
+    bool has_policy;
     bool started;
 };
 

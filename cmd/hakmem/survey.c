@@ -162,6 +162,8 @@ static void survey_fill_snapshot(struct hak_survey *survey)
     hak_pool_stats(&s->pool);
     for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++)
         s->failures[r] = hak_load_relaxed(&image->failures.counts[r]);
+    if (image->has_policy)
+        hak_policy_summarize(&image->policy, &s->policy);
     hak_snapshot_sum(s);
 }
 

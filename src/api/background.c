@@ -17,7 +17,7 @@ static void *background_run(void *unused)
 {
     for (;;) {
         hak_os_sleep_ns(HAK_TICK_NS);
-        hak_cache_tick_any();
+        hak_heap_tick_any();
     }
     return unused;
 }

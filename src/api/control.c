@@ -19,6 +19,8 @@ HAK_PUBLIC const char *hakmem_ctl_name(unsigned index)
 
 HAK_PUBLIC int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value)
 {
+    if (strcmp(name, "policy.write") == 0)
+        return new_value == NULL ? EINVAL : hak_policy_write(false);
     const char *known;
     for (unsigned i = 0; (known = hak_control_name(i)) != NULL; i++) {
         if (strcmp(known, name) != 0)

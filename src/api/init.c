@@ -11,12 +11,14 @@
 static const char no_thread[] = "hakmem: HAKMEM_BACKGROUND_THREAD: no thread could be started; "
                                 "memory goes back on slow paths only\n";
 
+static const char not_written[] = "hakmem: HAKMEM_POLICY: what was learned could not be written\n";
+
 __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
     hak_options_read(environ);
     if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats ||
-        hak_options.prof_leaks)
+        hak_options.prof_leaks || *hak_options.policy != '\0')
         hak_os_keep_stderr();
     hak_profile_begin();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);
@@ -27,6 +29,9 @@ __attribute__((constructor)) static void init_begin(void)
 __attribute__((destructor)) static void init_end(void)
 {
     hak_profile_end();
+    int error = hak_policy_write(true);
+    if (error != 0)
+        hak_os_write_stderr(not_written, sizeof not_written - 1);
     if (hak_options.stats)
         hak_report_summary();
     if (hak_options.stage_stats)

@@ -81,6 +81,14 @@ static void json_locks(struct hak_text *text, const struct hak_snapshot *s)
     hak_text_string(text, "}");
 }
 
+static void json_policy(struct hak_text *text)
+{
+    json_key(text, ",\n ", "policy");
+    hak_text_string(text, "{\"decisions\": [");
+    hak_policy_explain_any(text, "\n  \"", "\"", ",");
+    hak_text_string(text, "]}");
+}
+
 HAK_PUBLIC int hakmem_stats_json(char *buffer, size_t size)
 {
     char none[1];
@@ -97,6 +105,7 @@ HAK_PUBLIC int hakmem_stats_json(char *buffer, size_t size)
     json_classes(&text, &s);
     json_failures(&text, &s);
     json_locks(&text, &s);
+    json_policy(&text);
     hak_text_string(&text, "}\n");
     return text.length > INT_MAX ? INT_MAX : (int)text.length;
 }

@@ -16,6 +16,7 @@ struct hak_options hak_options = {
     .huge_pages_from_mb = 16,
     .check_mismatch = 1,
     .prof_sample_bytes = HAK_PROF_DEFAULT_PERIOD,
+    .cgroup = 1,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS, OPTION_TEXT };
@@ -56,6 +57,8 @@ static const struct option options[] = {
     {"PROF_SAMPLE_BYTES", OPTION_NUMBER, &hak_options.prof_sample_bytes, HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
     {"PROF_FILE", OPTION_TEXT, hak_options.prof_file, sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
     {"PROF_LEAKS", OPTION_FLAG, &hak_options.prof_leaks, 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
+    {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
+    {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
@@ -64,6 +67,7 @@ static const struct option options[] = {
     {"SUPER_REG_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_REGISTRY], 1}, /* debug build only: a line [SUPER_REG] for each range of superslabs taken in the window or given back */
     {"SS_MAP_TRACE", OPTION_FLAG, &hak_options.trace[HAK_TRACE_MAP], 1}, /* debug build only: a line [SS_MAP] for each mmap at a fixed place and each munmap */
     {"TINY_SLL_DRAIN_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_DRAIN], 1}, /* debug build only: a line [SLL_DRAIN] for each batch of blocks that leaves a thread's bin */
+    {"POLICY_TRACE", OPTION_FLAG, &hak_options.trace[HAK_TRACE_POLICY], 1}, /* debug build only: a line [POLICY] with what the controller sees at each tick */
 };
 /* clang-format on */
 #define OPTIONS (sizeof options / sizeof options[0])
@@ -170,6 +174,15 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
+static bool options_parse_text(const char *s, size_t length, char *value, size_t most)
+{
+    if (length > most)
+        return false;
+    memcpy(value, s, length);
+    value[length] = '\0';
+    return true;
+}
+
 /* "SIZE:MIB,SIZE:MIB" */
 static bool options_parse_caps(const char *s, size_t length)
 {
@@ -217,6 +230,9 @@ static void options_set(const char *name, size_t name_length, const char *value,
             if (!options_parse_flag(value, value_length, o->value))
                 options_warn("bad value \"", value, value_length,
                              "\" (0 or 1 is wanted) for " PREFIX, o->name);
+        } else if (o->kind == OPTION_TEXT) {
+            if (!options_parse_text(value, value_length, o->value, o->most))
+                options_warn("the value is too long for " PREFIX, o->name, strlen(o->name), "", "");
         } else if (o->kind == OPTION_CAPS) {
             if (!options_parse_caps(value, value_length))
                 options_warn("bad value \"", value, value_length,
@@ -295,6 +311,36 @@ struct hak_pool_config hak_options_pool_config(void)
     };
 }
 
+/* What an option says beats a policy. */
+static void options_policy(void)
+{
+    static const char learn[] = "learn:";
+    static const char try[] = "try:";
+    struct hak_policy_config config = {.watch_group = hak_options.cgroup};
+    const char *text = hak_options.policy;
+    config.fixed[HAK_KNOB_AGE] = hak_options.superslab_ttl_sec != 1;
+    config.fixed[HAK_KNOB_HUGE_PAGES] = hak_options.huge_pages_from_mb != 16;
+    config.fixed[HAK_KNOB_KEEP] = hak_options.superslab_max_memory_mb != 0;
+    if (strncmp(text, learn, sizeof learn - 1) == 0) {
+        config.mode = HAK_POLICY_LEARN;
+        text += sizeof learn - 1;
+    } else if (strncmp(text, try, sizeof try - 1) == 0) {
+        config.mode = HAK_POLICY_TRY;
+        text += sizeof try - 1;
+    } else if (*text != '\0' && strcmp(text, "off") != 0) {
+        config.mode = HAK_POLICY_FROZEN;
+    }
+    config.file = text;
+    if (config.mode != HAK_POLICY_FIXED)
+        hak_heap_self_slow(); /* the tables of classes are filled at the start */
+    int error = hak_policy_start(&config);
+    if (error > 0)
+        options_warn("policy ", text, strlen(text), " cannot be read: the defaults hold", "");
+    else if (error < 0)
+        options_warn("policy ", text, strlen(text), " is none of this version: the defaults hold",
+                     "");
+}
+
 void hak_options_apply_limits(void)
 {
     struct hak_pool_config config = hak_options_pool_config();
@@ -310,6 +356,7 @@ static void options_apply(void)
 {
     hak_options_apply_limits();
     options_trace();
+    options_policy();
     options_prewarm();
 }
 

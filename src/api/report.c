@@ -35,6 +35,7 @@ void hak_snapshot_take(struct hak_snapshot *out)
     if (HAK_HARDENED)
         report_without_kept(&out->large);
     hak_pool_stats(&out->pool);
+    hak_policy_summary(&out->policy);
     hak_space_add_lock_counts(&out->locks[HAK_LOCK_WINDOW]);
     hak_meta_add_lock_counts(&out->locks[HAK_LOCK_RECORDS]);
     hak_snapshot_sum(out);

@@ -6,6 +6,7 @@
 
 #include "cache/cache.h"
 #include "large/large.h"
+#include "policy/policy.h"
 #include "space/failure.h"
 
 /* The locks, those of all heaps as one. */
@@ -28,6 +29,7 @@ struct hak_snapshot {
     size_t live_bytes, live_blocks; /* what the program holds, in blocks as they are given out */
     uint64_t failures[HAK_FAILURE_COUNT];
     struct hak_lock_counts locks[HAK_LOCK_COUNT];
+    struct hak_policy_summary policy;
     size_t held_bytes; /* of the window: slabs, large and huge blocks, caches */
 };
 

@@ -17,14 +17,17 @@
 
 #include <string.h>
 
-#define BIN_MAX_BLOCKS 2047u
-#define BIN_MAX_BYTES ((size_t)256 << 10)
+#define BIN_MAX_BLOCKS 8191u
+#define BIN_BYTES_A_BLOCK 128u /* of what bins may hold: no more blocks than of this size */
 #define BIN_MIN_BLOCKS 3u
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_REFILLS 16u
 #define BIN_STREAK 2u
 #define REFILL_MAX_SLABS 4u
+
+struct hak_cache_knobs hak_cache_knobs = {
+    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .bin_bytes = (size_t)256 << 10};
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
  * two long. */
@@ -67,7 +70,9 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned old = ch->capacity;
     unsigned capacity = old * 2 + 1;
-    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
+    size_t max_blocks = hak_load_relaxed(&hak_cache_knobs.bin_bytes) / BIN_BYTES_A_BLOCK;
+    if (capacity > hak_min(max_blocks, BIN_MAX_BLOCKS) ||
+        (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
         return;
     void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
     if (stack == NULL)
@@ -145,14 +150,27 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
     return got;
 }
 
-#define TICK_CALLS 64u /* slow paths of a thread between two looks at the clock */
-
-static void bins_tick(const struct hak_heap *heap)
+/* The class's first stack, or a larger one where a policy knows that it will be wanted. */
+static void bins_begin(struct hak_heap *heap, unsigned cls)
 {
-    if ((hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains)) %
-            TICK_CALLS ==
-        0)
-        hak_cache_tick_any();
+    bins_open(heap, cls);
+    unsigned wanted = hak_load_relaxed(&hak_cache_knobs.bin_blocks[cls]);
+    for (unsigned before = 0, now; (now = heap->classes[cls].capacity) < wanted && now != before;
+         before = now)
+        bins_grow(heap, cls, hak_load_relaxed(&hak_cache_knobs.bin_bytes));
+}
+
+unsigned hak_cache_bin_capacity(unsigned cls)
+{
+    unsigned most = 0;
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        if (!hak_heap_try_lock_whole(h))
+            continue;
+        if (h->classes[cls].stack != NULL)
+            most = (unsigned)hak_max(most, h->classes[cls].capacity);
+        hak_unlock(&h->lock);
+    }
+    return most;
 }
 
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -168,10 +186,10 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     hak_registry_bury();
     hak_lock(&heap->lock);
     if (ch->stack == NULL)
-        bins_open(heap, cls);
+        bins_begin(heap, cls);
     else if (ch->overflowed &&
              ++ch->turns * BIN_TURN_BYTES > ch->capacity * (size_t)hak_class(cls)->size_bytes)
-        bins_grow(heap, cls, BIN_MAX_BYTES);
+        bins_grow(heap, cls, hak_load_relaxed(&hak_cache_knobs.bin_bytes));
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
     ch->overflowed = false;
@@ -181,7 +199,6 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
-    bins_tick(heap);
     return hak_cache_pop(&heap->front, cls * 2u);
 }
 
@@ -220,7 +237,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
     struct hak_class_heap *ch = &heap->classes[cls];
     hak_lock(&heap->lock);
     if (ch->stack == NULL) {
-        bins_open(heap, cls);
+        bins_begin(heap, cls);
     } else {
         hak_heap_drain_locked(heap, cls, ch->overflowed ? ch->capacity : ch->batch);
         ch->overflowed = true;
@@ -229,7 +246,6 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
     }
     hak_unlock(&heap->lock);
     hak_cache_push(&heap->front, cls * 2u, p);
-    bins_tick(heap);
 }
 
 void hak_cache_flush(struct hak_heap *heap)
@@ -243,4 +259,12 @@ void hak_cache_flush(struct hak_heap *heap)
     }
     hak_heap_collect_locked(heap);
     hak_unlock(&heap->lock);
+}
+
+void hak_cache_flush_groups(struct hak_heap *heap)
+{
+    hak_cache_flush(heap); /* first: it sends the outbox, to the others too */
+    for (unsigned i = 0; i < HAK_GROUPS - 1; i++)
+        if (heap->group_heaps[i] != NULL)
+            hak_cache_flush(heap->group_heaps[i]);
 }

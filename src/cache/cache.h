@@ -32,11 +32,25 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 7424u
 
+/* What a policy may turn; see struct hak_pool_knobs. */
+struct hak_cache_knobs {
+    _Atomic(uint64_t) spare_bytes; /* of free blocks in a heap's slabs: see purge.c */
+    _Atomic(uint64_t) idle_ticks;  /* a slab is idle if nothing has changed in it for so long */
+    _Atomic(uint64_t) bin_bytes;   /* a bin may hold, at most */
+    _Atomic(uint16_t) bin_blocks[HAK_CLASSES]; /* a class's first bin of more than the smallest
+                                                * capacity; 0: it grows as it is used */
+};
+extern HAK_HIDDEN struct hak_cache_knobs hak_cache_knobs;
+
 struct hak_bin {
     _Atomic(void **) top; /* written by the owner only; others may look */
     void **limit;         /* owner */
 };
 
+/* Blocks that come and go together, by how long blocks of their call sites live. Each group has
+ * slabs of its own, so that a few long-lived blocks do not pin the memory of many short-lived ones.
+ */
+enum hak_group { HAK_GROUP_SHORT, HAK_GROUP_MEDIUM, HAK_GROUP_LONG, HAK_GROUPS };
 struct hak_meter;
 
 /* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may
@@ -66,7 +80,7 @@ struct hak_class_heap {
     uint8_t volume;   /* refills without an overflow, modulo 256 */
     uint8_t
         slabs_taken; /* from the pool, up to the number from which on more of them are expected */
-    uint8_t turns;   /* overflows followed by an underflow, since the bin has its size */
+    uint16_t turns;  /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
@@ -117,6 +131,11 @@ struct hak_heap {
     bool dead;                        /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
+    uint8_t group; /* HAK_GROUP_SHORT for the heap of a thread itself */
+    /* The thread's heaps for the other groups, NULL until one is asked for; owner. Blocks come from
+     * them; to their own thread's frees they are another heap's, as they are rare. */
+    struct hak_heap *group_heaps[HAK_GROUPS - 1];
+    int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes;
     uint32_t outbox_bytes; /* owner, as the outbox itself */
     struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
@@ -225,6 +244,9 @@ size_t hak_cache_purge(void);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
 void hak_cache_flush(struct hak_heap *heap);
 
+/* The same for all heaps of the calling thread. */
+void hak_cache_flush_groups(struct hak_heap *heap);
+
 /* --- for threads without a heap (starting, ended) --- */
 void *hak_cache_shared_alloc(unsigned cls, bool *zero);
 void hak_cache_shared_free(unsigned cls, void *p);
@@ -236,12 +258,29 @@ int hak_cache_start(void);
 /* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the
  * caller. */
 struct hak_heap *hak_cache_thread_start(void);
+/* The heap of the same thread for a group; NULL: no memory for one. The calling thread owns it. */
+struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum hak_group group);
+
+static inline struct hak_heap *hak_cache_group_heap(struct hak_heap *heap, enum hak_group group)
+{
+    struct hak_heap *found = group == HAK_GROUP_SHORT ? heap : heap->group_heaps[group - 1];
+    return HAK_LIKELY(found != NULL) ? found : hak_cache_group_heap_slow(heap, group);
+}
+
 /* The thread ends: its slabs go to the shared heap, the heap to the next thread that starts. */
 void hak_cache_thread_end(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);
 #define HAK_TICK_NS 250000000u
+/* Of this thread's slow paths, so many lie between two looks at the clock. */
+#define HAK_TICK_CALLS 64u
+static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
+{
+    return (hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains)) %
+               HAK_TICK_CALLS ==
+           0;
+}
 /* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */
 void hak_cache_tick_any(void);
@@ -273,6 +312,8 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
 #define HAK_METER_LEAST(most) ((most) / 4u)
 /* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
 void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
+/* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
+unsigned hak_cache_bin_capacity(unsigned cls);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

@@ -4,15 +4,16 @@
  * full of them can go back to the system while the slab stays: what a few long-lived blocks would
  * pin is a page each, not a slab each.
  *
- * A heap does this when the free blocks in its slabs exceed what is in use (4 MiB at least), and
- * again when they have grown by as much; and for slabs in which nothing has changed for some
- * seconds. Slabs that are used again after that were purged wrongly: the step rises by their size,
- * and the rise is halved every few seconds. (With a step of an eighth of what is in use a program
- * with phases took 85,000 calls instead of 35,000, and held no less.) Everything here runs under
- * the heap's lock. */
+ * A heap does this when the free blocks in its slabs exceed what is in use (4 MiB at least; a
+ * knob), and again when they have grown by as much; and for slabs in which nothing has changed for
+ * some seconds. Slabs that are used again after that were purged wrongly: the step rises by their
+ * size, and the rise is halved every few seconds. (With a step of an eighth of what is in use a
+ * program with phases took 85,000 calls instead of 35,000, and held no less.) Everything here runs
+ * under the heap's lock. */
 #include "cache/cache_internal.h"
 
-#define FREE_MIN_BYTES ((size_t)4 << 20)
+#define SPARE_LITTLE_BYTES ((size_t)1 << 20)
+#define SPARE_LITTLE_SHARE 4 /* of what is in use */
 
 static _Atomic(size_t) purge_regret_bytes; /* all heaps': a purged slab may change its owner */
 
@@ -28,8 +29,11 @@ void hak_heap_forget_regret(void)
 
 static size_t purge_step(const struct hak_heap *heap)
 {
-    return hak_max(FREE_MIN_BYTES, heap->slab_bytes - heap->free_bytes) +
-           hak_load_relaxed(&purge_regret_bytes);
+    size_t spare = hak_load_relaxed(&hak_cache_knobs.spare_bytes);
+    size_t used = heap->slab_bytes - heap->free_bytes;
+    if (HAK_UNLIKELY(spare < SPARE_LITTLE_BYTES)) /* a policy knows that it pays */
+        return hak_max(spare, used / SPARE_LITTLE_SHARE);
+    return hak_max(spare, used) + hak_load_relaxed(&purge_regret_bytes);
 }
 
 /* Nothing has changed in the slab since this was asked last. */

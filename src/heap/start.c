@@ -3,6 +3,7 @@
  * heap: the first call of the process, the first and the last of a thread, and fork. There is no
  * constructor that anything here depends on: whoever comes first starts it. */
 #include "heap/profile.h"
+#include "policy/policy.h"
 #include "space/failure.h"
 
 #include <limits.h>
@@ -108,6 +109,7 @@ void hak_heap_fork_child(void)
     hak_meta_fork_child();
     hak_space_fork_child();
     hak_failure_fork_child();
+    hak_policy_fork_child();
     hak_pool_fork_child();
     hak_prof_fork_child();
     if (!hak_heap_started())

@@ -5,8 +5,6 @@
  * retired superslabs of the pool, for whoever needs them next. See large.h. */
 #include "large/large_internal.h"
 
-#define SLACK_SHARE 4 /* of a block: what is left of its last superslab may hold so much of old */
-
 /* The record of a huge block: its owner's alone. */
 static struct hak_superslab *huge_record(size_t superslab)
 {
@@ -63,7 +61,7 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
     size_t slack = w.mapped_bytes - bytes;
     if (slack != 0 && hak_whole_is_exact())
         hak_whole_try_cut(&w, bytes);
-    else if (!*zero && slack > bytes / SLACK_SHARE)
+    else if (!*zero && slack > bytes * hak_load_relaxed(&hak_pool_knobs.slack_percent) / 100)
         hak_os_purge(hak_superslab_address(w.first) + bytes, slack);
     return huge_publish(&w);
 }

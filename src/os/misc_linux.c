@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +19,15 @@ uint64_t hak_os_now_ns(void)
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void hak_os_usage(struct hak_os_usage *out)
+{
+    struct rusage used = {0};
+    hak_syscall6(SYS_getrusage, RUSAGE_SELF, (long)&used, 0, 0, 0, 0);
+    uint64_t us = (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000u + us * 1000;
+    out->faults = (uint64_t)used.ru_minflt;
 }
 
 void hak_os_sleep_ns(uint64_t ns)

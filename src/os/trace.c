@@ -9,8 +9,9 @@ void hak_trace_line(enum hak_trace_kind kind, const char *name, const char *word
                     const struct hak_trace_value *values)
 {
     static const char *const prefixes[HAK_TRACE_COUNT] = {
-        "[SS_ACQUIRE] ", "[SS_FREE] ", "[SS_LRU] ", "[SUPER_REG] ", "[SS_MAP] ", "[SLL_DRAIN] "};
-    char line[256];
+        "[SS_ACQUIRE] ", "[SS_FREE] ",   "[SS_LRU] ", "[SUPER_REG] ",
+        "[SS_MAP] ",     "[SLL_DRAIN] ", "[POLICY] "};
+    char line[768];
     struct hak_text text;
     hak_text_begin(&text, line, sizeof line);
     hak_text_string(&text, prefixes[kind]);

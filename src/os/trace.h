@@ -14,6 +14,7 @@ enum hak_trace_kind {
     HAK_TRACE_REGISTRY, /* ranges of the window taken and given */
     HAK_TRACE_MAP,      /* memory of the window mapped and unmapped */
     HAK_TRACE_DRAIN,    /* blocks that leave a bin for their slabs */
+    HAK_TRACE_POLICY,   /* what the controller sees at a tick */
     HAK_TRACE_COUNT
 };
 

@@ -12,6 +12,12 @@ struct pool hak_pool = {
                .max_age_ns = 1000000000u,
                .huge_pages_from_bytes = (size_t)16 << 20},
 };
+struct hak_pool_knobs hak_pool_knobs = {
+    .keep_percent = 25,
+    .grow_percent = 12,
+    .slack_percent = 25,
+    .huge_keep_bytes = UINT64_MAX,
+};
 
 void hak_pool_offer(size_t superslab)
 {

@@ -8,13 +8,20 @@
 
 /* The first superslab is mapped in steps, so that a small program neither holds 2 MiB of address
  * space and commit charge that it will not use nor fails to start under a small limit. Later, an
- * eighth of what is mapped at once, or a thirty-second for slots that may not be used up. */
+ * eighth of what is mapped at once (a knob), or a quarter of that for slots that may not be used
+ * up.
+ */
 #define GROW_FIRST_STEP_SLOTS 8u
 #define GROW_MOST_SUPERSLABS ((size_t)16)
 
 void hak_pool_set_limit(size_t superslabs)
 {
     hak_store_relaxed(&hak_pool.limit_superslabs, superslabs);
+}
+
+bool hak_pool_is_huge_early(void)
+{
+    return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;
 }
 
 static bool grow_try_reserve(size_t superslabs)
@@ -175,12 +182,13 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
     if (grow_try_partial_locked(count, align, slot))
         return 0;
     size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
-    size_t step = hak_min(mapped / (dense ? 8 : 32), GROW_MOST_SUPERSLABS);
+    size_t percent = hak_load_relaxed(&hak_pool_knobs.grow_percent);
+    size_t step = hak_min(mapped * percent / (dense ? 96 : 384), GROW_MOST_SUPERSLABS);
     unsigned first_step = (unsigned)hak_round_up(count, GROW_FIRST_STEP_SLOTS);
     int error = ENOMEM;
     if (step > 1)
         error = grow_take_locked(step, HAK_SLOTS, count, dense, slot);
-    if (error != 0 && mapped > 0)
+    if (error != 0 && (mapped > 0 || (dense && hak_pool_is_huge_early())))
         error = grow_take_locked(1, HAK_SLOTS, count, dense, slot);
     if (error != 0)
         error = grow_take_locked(1, first_step, count, dense, slot);

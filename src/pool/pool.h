@@ -60,6 +60,33 @@ struct hak_pool_config {
     size_t huge_pages_from_bytes; /* ask for huge pages once so much is mapped; SIZE_MAX: never */
 };
 
+/* What a policy may turn, each a relaxed atomic; as they stand at the start they are the fixed
+ * defaults. See docs/learning.md. */
+struct hak_pool_knobs {
+    _Atomic(uint64_t) keep_percent;  /* of the most that was in use: what experience may add to what
+                                      * is kept; 0: keeps hardly anything */
+    _Atomic(uint64_t) grow_percent;  /* of what is mapped: the next step, up to 32 MiB; a quarter of
+                                      * it for slots that may not be used up */
+    _Atomic(uint64_t) prefault;      /* what is touched before it is used: HAK_PREFAULT_* */
+    _Atomic(uint64_t) slack_percent; /* of a huge block: what its memory of before may be larger
+                                      * than was asked for, with its pages left in place */
+    _Atomic(uint64_t) huge_keep_bytes; /* larger blocks go straight back to the system */
+    _Atomic(uint64_t) give_back;       /* memory is short: HAK_GIVE_BACK_* */
+    _Atomic(uint64_t) regretted_slots, aged_slots; /* counted: wrongly given back, wrongly kept */
+};
+enum { HAK_PREFAULT_NONE, HAK_PREFAULT_SLABS, HAK_PREFAULT_ALL };
+enum { HAK_GIVE_BACK_NONE, HAK_GIVE_BACK_HALF, HAK_GIVE_BACK_ALL };
+extern HAK_HIDDEN struct hak_pool_knobs hak_pool_knobs;
+/* Two that the options set too. */
+void hak_pool_set_age(uint64_t retired_max_age_ns);
+void hak_pool_set_huge_pages_from(size_t bytes);
+/* Huge pages are wanted from the first superslab on. */
+bool hak_pool_is_huge_early(void);
+/* Superslabs mapped at the moment, those of huge blocks and what is kept included. */
+size_t hak_pool_mapped_superslabs(void);
+/* Bytes kept, as far as they are in memory. */
+size_t hak_pool_kept_bytes(void);
+
 struct hak_pool_stats {
     uint64_t acquired[HAK_STAGE_COUNT];
     uint64_t released;

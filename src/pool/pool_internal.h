@@ -101,6 +101,12 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
            hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
 }
 
+/* A huge block of so many bytes is worth keeping. */
+static inline bool pool_keeps_huge(size_t bytes)
+{
+    return bytes <= hak_load_relaxed(&hak_pool_knobs.huge_keep_bytes);
+}
+
 /* Counts superslabs that are about to be mapped. With the limit in the way what is retired goes
  * first. Returns 0 or an errno. */
 int hak_pool_reserve(size_t superslabs);

@@ -10,10 +10,10 @@
  * Both together may be an eighth of what is in use, at least 2 MiB, and what experience adds to
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
  * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (16
- * MiB at least); memory that grew old unused was kept wrongly, and the limit falls by as much. What
- * is over the limit goes back at once, whole superslabs first, the oldest first; then EMPTY slots,
- * from the highest address down (slots are acquired from the lowest up). The rest goes when it is
- * older than the configured age (EMPTY slots: four times that), at the next tick.
+ * MiB at least; a knob); memory that grew old unused was kept wrongly, and the limit falls by as
+ * much. What is over the limit goes back at once, whole superslabs first, the oldest first; then
+ * EMPTY slots, from the highest address down (slots are acquired from the lowest up). The rest goes
+ * when it is older than the configured age (EMPTY slots: four times that), at the next tick.
  *
  * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
  * See pool.h. */
@@ -22,9 +22,9 @@
 #include "pool/pool_internal.h"
 
 #define KEPT_MIN_SLOTS HAK_SLOTS
+#define KEPT_LITTLE_SLOTS 8u /* where a policy has found that keeping does not pay */
 #define KEPT_SHARE 8
-#define EXTRA_SHARE 4
-#define EXTRA_MIN_SLOTS ((size_t)(16 << 20) / HAK_SLOT_BYTES)
+#define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(16 << 20) / HAK_SLOT_BYTES / 25) /* 16 MiB in all */
 #define REGRET_NS 2000000000u
 #define EMPTY_AGE_FACTOR 4 /* a slot in use again costs less than a superslab in use again */
 #define TICKS_IN_AGE 4
@@ -35,6 +35,16 @@ void hak_pool_configure(const struct hak_pool_config *config)
     hak_store_relaxed(&hak_pool.config.max_bytes, config->retired_max_bytes);
     hak_store_relaxed(&hak_pool.config.max_age_ns, config->retired_max_age_ns);
     hak_store_relaxed(&hak_pool.config.huge_pages_from_bytes, config->huge_pages_from_bytes);
+}
+
+void hak_pool_set_age(uint64_t retired_max_age_ns)
+{
+    hak_store_relaxed(&hak_pool.config.max_age_ns, retired_max_age_ns);
+}
+
+void hak_pool_set_huge_pages_from(size_t bytes)
+{
+    hak_store_relaxed(&hak_pool.config.huge_pages_from_bytes, bytes);
 }
 
 /* --- the limit --- */
@@ -61,15 +71,33 @@ size_t hak_retired_budget_slots(void)
 {
     size_t prewarmed = hak_load_relaxed(&hak_pool.prewarmed) * HAK_SLOTS;
     size_t max_bytes = hak_load_relaxed(&hak_pool.config.max_bytes);
+    uint64_t give_back = hak_load_relaxed(&hak_pool_knobs.give_back);
+    size_t slots;
+    if (HAK_UNLIKELY(give_back == HAK_GIVE_BACK_ALL))
+        return 0;
     if (max_bytes != 0)
-        return max_bytes / HAK_SLOT_BYTES + prewarmed;
-    return hak_max(KEPT_MIN_SLOTS, kept_in_use_slots() / KEPT_SHARE) +
-           hak_load_relaxed(&hak_pool.extra_slots) + prewarmed;
+        slots = max_bytes / HAK_SLOT_BYTES;
+    else if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.keep_percent) == 0))
+        slots = KEPT_LITTLE_SLOTS;
+    else
+        slots = hak_max(KEPT_MIN_SLOTS, kept_in_use_slots() / KEPT_SHARE) +
+                hak_load_relaxed(&hak_pool.extra_slots);
+    return (slots >> give_back) + prewarmed;
 }
 
 size_t hak_retired_room(void)
 {
     return hak_min(hak_retired_budget_slots() / HAK_SLOTS, kept_most());
+}
+
+size_t hak_pool_mapped_superslabs(void)
+{
+    return hak_load_relaxed(&hak_pool.mapped_now);
+}
+
+size_t hak_pool_kept_bytes(void)
+{
+    return kept_slots() * HAK_SLOT_BYTES;
 }
 
 /* Takes up to `slots` off a counter that others may lower too. Returns how many. */
@@ -99,10 +127,14 @@ void hak_retired_regret(size_t slots)
     }
     size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
     size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
-    extra += kept_lower(&hak_pool.evicted_slots, slots);
+    size_t percent = hak_load_relaxed(&hak_pool_knobs.keep_percent);
+    size_t regretted = kept_lower(&hak_pool.evicted_slots, slots);
+    extra += regretted;
+    hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
     hak_store_relaxed(&hak_pool.most_in_use_slots, most); /* of two threads one may get lost: a */
     hak_store_relaxed(&hak_pool.extra_slots,
-                      hak_min(extra, hak_max(EXTRA_MIN_SLOTS, most / EXTRA_SHARE))); /* hint */
+                      hak_min(extra, hak_max(EXTRA_MIN_SLOTS_A_PERCENT * percent,
+                                             most * percent / 100))); /* hint */
 }
 
 /* --- the list --- */
@@ -344,6 +376,7 @@ void hak_retired_tick(uint64_t now)
     uint64_t empty_age = age * EMPTY_AGE_FACTOR;
     aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
     kept_lower(&hak_pool.extra_slots, aged);
+    hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);
     if (aged != 0)
         hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
 }

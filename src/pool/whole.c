@@ -67,8 +67,12 @@ static void whole_advise(const struct hak_whole *w, size_t from)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
     if (pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)) &&
-        hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH && w->mapped_bytes > skip)
+        (hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH || hak_pool_is_huge_early()) &&
+        w->mapped_bytes > skip)
         hak_os_advise_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.prefault) == HAK_PREFAULT_ALL) &&
+        w->mapped_bytes > skip)
+        hak_os_populate(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
@@ -241,7 +245,7 @@ static bool whole_try_complete(const struct hak_whole *w)
 void hak_whole_give(const struct hak_whole *w)
 {
     whole_learn(w);
-    size_t room = hak_retired_room();
+    size_t room = pool_keeps_huge(w->mapped_bytes) ? hak_retired_room() : 0;
     size_t keep = hak_min(w->superslabs, room);
     if (keep == w->superslabs && !whole_try_complete(w))
         keep--;

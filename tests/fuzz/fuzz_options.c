@@ -58,6 +58,14 @@ void __wrap_hak_failure_trace(bool on)
     fuzz_check(on == hak_options.trace_failures, "trace");
 }
 
+int __wrap_hak_policy_start(const struct hak_policy_config *config);
+int __wrap_hak_policy_start(const struct hak_policy_config *config)
+{
+    fuzz_check(config->watch_group == hak_options.cgroup, "group");
+    fuzz_check(config->mode == HAK_POLICY_FIXED || *hak_options.policy != '\0', "mode");
+    return (int)strlen(config->file) % 3 - 1; /* good, unreadable, bad */
+}
+
 /* --- checks --- */
 
 static void check_said(void)

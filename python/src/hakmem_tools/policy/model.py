@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Policy files: what src/policy/policy_file.c writes, read and written here in the same form.
+
+Sums only, so that merging is adding; they stop at SUM_MOST, so that it stays associative. The rule
+by which an arm is chosen is that of src/policy/evidence.c; a test holds both to each other.
+"""
+
+from dataclasses import dataclass, field
+from math import isqrt
+from pathlib import Path
+
+from hakmem_tools.common.errors import ToolError
+
+FIRST_LINE = "hakmem-policy 1"
+SUM_MOST = 1 << 56
+PPM = 1_000_000
+CHOOSE_PLAYS = 3
+CHOOSE_REWARD = PPM * 51 // 100
+SIZE_MOST = 64 << 10
+
+KNOBS: dict[str, tuple[str, str, str]] = {
+    "bins": ("medium", "small", "large"),
+    "keep": ("quarter", "none", "all"),
+    "age": ("1s", "100ms", "10s"),
+    "grow": ("eighth", "half", "double"),
+    "huge_pages": ("late", "never", "early"),
+    "prefault": ("none", "slabs", "all"),
+    "slack": ("quarter", "none", "any"),
+    "huge_keep": ("any", "none", "8m"),
+    "spare": ("4m", "512k", "32m"),
+}
+"""Each knob's arms, the default first: hak_knob_info in src/policy/controller.c."""
+
+
+def added(a: int, b: int) -> int:
+    """The sum, as far as sums go."""
+    return min(a + b, SUM_MOST)
+
+
+@dataclass
+class Arm:
+    """Runs with one arm: sums of rewards, of their squares, and of the two ratios; hints."""
+
+    plays: int = 0
+    reward: int = 0
+    squares: int = 0
+    time: int = 0
+    memory: int = 0
+    hints: int = 0
+
+    def numbers(self) -> list[int]:
+        """In the order of the file."""
+        return [self.plays, self.reward, self.squares, self.time, self.memory, self.hints]
+
+    def lower(self) -> int:
+        """The mean reward less two standard errors, in millionths; with at least two plays."""
+        mean = self.reward // self.plays
+        mean_square = self.squares // self.plays
+        variance = max(mean_square - (mean // 100) ** 2, 0)
+        return max(mean - 200 * isqrt(variance // (self.plays - 1)), 0)
+
+
+@dataclass
+class Policy:
+    """What a policy file says."""
+
+    runs: list[int] = field(default_factory=lambda: [0, 0])
+    base: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    arms: dict[tuple[str, str], Arm] = field(default_factory=dict)
+    bins: dict[int, list[int]] = field(default_factory=dict)
+
+    def chosen(self, knob: str) -> str:
+        """The arm that a frozen run uses: the best by more than chance, else the default."""
+        best, best_reward = KNOBS[knob][0], CHOOSE_REWARD - 1
+        for name in KNOBS[knob][1:]:
+            arm = self.arms.get((knob, name), Arm())
+            if arm.plays >= CHOOSE_PLAYS and arm.lower() > best_reward:
+                best, best_reward = name, arm.lower()
+        return best
+
+
+def number(word: str) -> int:
+    """A decimal number of the file."""
+    if not (word.isascii() and word.isdigit() and len(word) <= 19 and int(word) <= SUM_MOST):
+        raise ValueError(f"{word} is no number up to {SUM_MOST}")
+    return int(word)
+
+
+def numbers(words: list[str], count: int) -> list[int]:
+    """Just so many numbers."""
+    if len(words) != count:
+        raise ValueError(f"{count} numbers are wanted, not {len(words)}")
+    return [number(word) for word in words]
+
+
+def parse_arm(policy: Policy, words: list[str]) -> None:
+    """The rest of a line that begins with `arm`."""
+    if len(words) < 2 or words[1] not in KNOBS.get(words[0], ())[1:]:
+        raise ValueError(f"{' '.join(words[:2])} is no arm of a knob")
+    key = (words[0], words[1])
+    if key in policy.arms:
+        raise ValueError(f"{' '.join(key)} is there twice")
+    arm = Arm(*numbers(words[2:], 6))
+    if arm.plays + arm.hints == 0 or arm.reward // PPM > arm.plays:
+        raise ValueError("these numbers cannot be")
+    policy.arms[key] = arm
+
+
+def parse_bin(policy: Policy, words: list[str]) -> None:
+    """The rest of a line that begins with `bin`."""
+    size, weight, total = numbers(words, 3)
+    if weight == 0 or size in policy.bins:
+        raise ValueError(f"bin {size} has no weight, or is there twice")
+    policy.bins[size] = [weight, total]
+
+
+def parse_line(policy: Policy, line: str) -> None:
+    """Any line but the first."""
+    words = line.split(" ")
+    words = [word for word in words if word]
+    if not words or words[0].startswith("#"):
+        return
+    match words[0]:
+        case "runs":
+            policy.runs = numbers(words[1:], 2)
+        case "base":
+            policy.base = numbers(words[1:], 4)
+        case "arm":
+            parse_arm(policy, words[1:])
+        case "bin":
+            parse_bin(policy, words[1:])
+        case _:
+            raise ValueError(f"{words[0]!r} is not known")
+
+
+def parse(text: str, name: str) -> Policy:
+    """The policy in a text; a ToolError names the line that is wrong."""
+    lines = text.split("\n")
+    policy = Policy()
+    if lines[0] != FIRST_LINE:
+        raise ToolError(f"{name}: no policy of this version: its first line is not '{FIRST_LINE}'")
+    if lines.pop() != "":
+        raise ToolError(f"{name}: line {len(lines) + 1}: cut off")
+    for at, line in enumerate(lines[1:], 2):
+        try:
+            parse_line(policy, line)
+        except ValueError as error:
+            raise ToolError(f"{name}: line {at}: {error}") from None
+    return policy
+
+
+def read(path: Path) -> Policy:
+    """The policy in a file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ToolError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) >= SIZE_MOST:
+        raise ToolError(f"{path}: no policy: larger than {SIZE_MOST} bytes")
+    return parse(data.decode("utf-8", "replace"), str(path))
+
+
+def write(policy: Policy) -> str:
+    """The text of a policy: the lines in the order in which the library writes them."""
+    lines = [FIRST_LINE, f"runs {' '.join(map(str, policy.runs))}"]
+    lines.append(f"base {' '.join(map(str, policy.base))}")
+    for knob, names in KNOBS.items():
+        for name in names[1:]:
+            if (knob, name) in policy.arms:
+                sums = policy.arms[knob, name].numbers()
+                lines.append(f"arm {knob} {name} {' '.join(map(str, sums))}")
+    for size in sorted(policy.bins):
+        lines.append(f"bin {size} {' '.join(map(str, policy.bins[size]))}")
+    return "\n".join(lines) + "\n"
+
+
+def merge(policies: list[Policy]) -> Policy:
+    """The sum of policies, in any order."""
+    total = Policy()
+    for p in policies:
+        total.runs = [added(a, b) for a, b in zip(total.runs, p.runs, strict=True)]
+        total.base = [added(a, b) for a, b in zip(total.base, p.base, strict=True)]
+        for key, arm in p.arms.items():
+            old = total.arms.get(key, Arm()).numbers()
+            total.arms[key] = Arm(*(added(a, b) for a, b in zip(old, arm.numbers(), strict=True)))
+        for size, sums in p.bins.items():
+            before = total.bins.get(size, [0, 0])
+            total.bins[size] = [added(a, b) for a, b in zip(before, sums, strict=True)]
+    return total

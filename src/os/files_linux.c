@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * os: small files, whole; and the control group of the process, whose limits are such files. Opens
+ * and closes within each call; never allocates, keeps errno, works without /proc and /sys. Called
+ * by policy. See os.h.
+ *
+ * Control groups: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
+#include "os/os.h"
+#include "os/syscall_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 1024, STAT_BYTES = 3072, LEVELS_MOST = 16 };
+
+static void files_close(int file)
+{
+    hak_syscall6(SYS_close, file, 0, 0, 0, 0, 0);
+}
+
+int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got)
+{
+    *got = 0;
+    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path,
+                                 O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0, 0, 0);
+    if (file < 0)
+        return -file;
+    long n;
+    while (*got < size && (n = hak_syscall6(SYS_read, file, (long)buffer + (long)*got,
+                                            (long)(size - *got), 0, 0, 0)) != 0) {
+        if (n == -EINTR)
+            continue;
+        if (n < 0) {
+            files_close(file);
+            return (int)-n;
+        }
+        *got += (size_t)n;
+    }
+    files_close(file);
+    return 0;
+}
+
+static int files_write_all(int file, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        long n = hak_syscall6(SYS_write, file, (long)text, (long)bytes, 0, 0, 0);
+        if (n == -EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? EIO : (int)-n;
+        text += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+int hak_os_write_file(const char *path, const char *text, size_t bytes)
+{
+    char beside[PIECE_BYTES];
+    struct hak_text name;
+    hak_text_begin(&name, beside, sizeof beside);
+    hak_text_string(&name, path);
+    hak_text_string(&name, ".new-");
+    hak_text_decimal(&name, (uint64_t)hak_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0));
+    if (name.length >= sizeof beside)
+        return ENAMETOOLONG;
+    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)beside,
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666, 0, 0);
+    if (file < 0)
+        return -file;
+    int error = files_write_all(file, text, bytes);
+    files_close(file);
+    if (error == 0)
+        error =
+            (int)-hak_syscall6(SYS_renameat2, AT_FDCWD, (long)beside, AT_FDCWD, (long)path, 0, 0);
+    if (error != 0)
+        hak_syscall6(SYS_unlinkat, AT_FDCWD, (long)beside, 0, 0, 0, 0);
+    return error;
+}
+
+/* --- one number of a file of the system --- */
+
+/* The beginning of a file as a string; "" if it cannot be read. */
+static void files_read_text(const char *folder, const char *name, char *text, size_t bytes)
+{
+    char path[HAK_OS_GROUP_PATH + 64];
+    struct hak_text joined;
+    size_t got = 0;
+    hak_text_begin(&joined, path, sizeof path);
+    hak_text_string(&joined, folder);
+    hak_text_string(&joined, name);
+    if (joined.length >= sizeof path || hak_os_read_file(path, text, bytes - 1, &got) != 0)
+        got = 0;
+    text[got] = '\0';
+}
+
+static size_t files_digits(const char *s)
+{
+    return strspn(s, "0123456789");
+}
+
+/* "max", and anything else that is no number, is no limit. */
+static uint64_t files_number(const char *folder, const char *name)
+{
+    char text[32];
+    uint64_t value = UINT64_MAX;
+    files_read_text(folder, name, text, sizeof text);
+    hak_text_parse_size(text, files_digits(text), &value);
+    return value;
+}
+
+uint64_t hak_os_resident_bytes(void)
+{
+    char text[128];
+    uint64_t pages = 0;
+    files_read_text("/proc/self/statm", "", text, sizeof text);
+    const char *second = text + files_digits(text);
+    second += *second == ' ';
+    hak_text_parse_size(second, files_digits(second), &pages);
+    return pages * HAK_PAGE_BYTES;
+}
+
+/* --- the control group --- */
+
+#define GROUP_V2 "/sys/fs/cgroup"
+#define GROUP_V1 "/sys/fs/cgroup/memory"
+
+static bool group_is_v1(const char *path)
+{
+    return strncmp(path, GROUP_V1 "/", sizeof GROUP_V1) == 0;
+}
+
+static uint64_t group_limit(const char *path)
+{
+    uint64_t max;
+    if (group_is_v1(path)) {
+        max = files_number(path, "memory.limit_in_bytes");
+        return max > UINT64_C(1) << 60 ? UINT64_MAX : max; /* "no limit" is a large number there */
+    }
+    max = files_number(path, "memory.max");
+    return hak_min(max, files_number(path, "memory.high"));
+}
+
+/* Cached files that nobody has used of late: the kernel drops these before anything hurts. */
+static uint64_t group_idle_cache(const char *path)
+{
+    char text[STAT_BYTES];
+    const char *name = group_is_v1(path) ? "\ntotal_inactive_file " : "\ninactive_file ";
+    uint64_t bytes = 0;
+    files_read_text(path, "memory.stat", text, sizeof text);
+    const char *found = strstr(text, name);
+    if (found != NULL)
+        hak_text_parse_size(found + strlen(name), files_digits(found + strlen(name)), &bytes);
+    return bytes;
+}
+
+static uint64_t group_used(const char *path)
+{
+    uint64_t used =
+        files_number(path, group_is_v1(path) ? "memory.usage_in_bytes" : "memory.current");
+    return used == UINT64_MAX ? 0 : used - hak_min(used, group_idle_cache(path));
+}
+
+/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=0": the total, in microseconds. */
+static uint64_t group_stalled(const char *path)
+{
+    char text[256];
+    uint64_t total = 0;
+    if (group_is_v1(path))
+        return 0;
+    files_read_text(path, "memory.pressure", text, sizeof text);
+    text[strcspn(text, "\n")] = '\0';
+    const char *found = strncmp(text, "some ", 5) == 0 ? strstr(text, " total=") : NULL;
+    if (found != NULL)
+        hak_text_parse_size(found + 7, files_digits(found + 7), &total);
+    return total;
+}
+
+/* Where in `line`, "4:cpu,memory:/path" or "0::/path", the path begins, if this is the line of the
+ * memory controller; else NULL. */
+static const char *group_path_in(const char *line, bool *v1)
+{
+    const char *controllers = line + files_digits(line);
+    if (controllers == line || *controllers++ != ':')
+        return NULL;
+    size_t length = strcspn(controllers, ":\n");
+    if (controllers[length] != ':')
+        return NULL;
+    *v1 = length != 0;
+    for (size_t at = 0; at < length; at += strcspn(controllers + at, ",:") + 1)
+        if (strncmp(controllers + at, "memory", 6) == 0 && strcspn(controllers + at, ",:") == 6)
+            return controllers + length + 1;
+    return length == 0 ? controllers + 1 : NULL;
+}
+
+/* The folder of the process's group with a slash at its end: version 1's memory controller if it
+ * has one, for then version 2 has none. */
+static void group_find(char path[HAK_OS_GROUP_PATH])
+{
+    char text[PIECE_BYTES];
+    bool v1 = false;
+    files_read_text("/proc/self/cgroup", "", text, sizeof text);
+    path[0] = '\0';
+    for (const char *line = text; *line != '\0' && !v1;) {
+        const char *group = group_path_in(line, &v1);
+        size_t length = group == NULL ? 0 : strcspn(group, "\n");
+        if (length != 0 && length < HAK_OS_GROUP_PATH - sizeof GROUP_V1 - 1) {
+            struct hak_text joined;
+            char name[HAK_OS_GROUP_PATH];
+            memcpy(name, group, length);
+            name[length] = '\0';
+            hak_text_begin(&joined, path, HAK_OS_GROUP_PATH);
+            hak_text_string(&joined, v1 ? GROUP_V1 : GROUP_V2);
+            hak_text_string(&joined, name);
+            hak_text_string(&joined, length > 1 ? "/" : "");
+        } else {
+            v1 = false;
+        }
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+}
+
+/* Cuts the last folder off; false at the root of the tree. */
+static bool group_up(char *path)
+{
+    size_t root = group_is_v1(path) ? sizeof GROUP_V1 : sizeof GROUP_V2;
+    size_t length = strlen(path);
+    if (length <= root)
+        return false;
+    for (length--; path[length - 1] != '/'; length--)
+        continue;
+    path[length] = '\0';
+    return true;
+}
+
+/* Limits of the groups around it hold too; in a container its own path may not be there, and the
+ * root of the tree is the container's group. */
+static void group_choose(char path[HAK_OS_GROUP_PATH])
+{
+    char at[HAK_OS_GROUP_PATH];
+    uint64_t least = UINT64_MAX;
+    memcpy(at, path, HAK_OS_GROUP_PATH);
+    for (int level = 0; level < LEVELS_MOST; level++) {
+        uint64_t limit = group_limit(at);
+        uint64_t used = limit == UINT64_MAX ? 0 : group_used(at);
+        uint64_t left = limit == UINT64_MAX ? UINT64_MAX : limit - hak_min(limit, used);
+        if (left < least) {
+            least = left;
+            memcpy(path, at, HAK_OS_GROUP_PATH);
+        }
+        if (!group_up(at))
+            break;
+    }
+}
+
+void hak_os_group(char path[HAK_OS_GROUP_PATH], struct hak_os_group *out)
+{
+    *out = (struct hak_os_group){.max_bytes = UINT64_MAX};
+    if (path[0] == '\0') {
+        group_find(path);
+        if (path[0] == '\0')
+            return;
+        group_choose(path);
+    }
+    out->max_bytes = group_limit(path);
+    if (out->max_bytes == UINT64_MAX)
+        return;
+    out->used_bytes = group_used(path);
+    out->stalled_us = group_stalled(path);
+}

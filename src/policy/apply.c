@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * policy: the part that is not pure: when it is time, counters are read, the controller is asked,
+ * and the knobs are set; files are read at the start and written at the end. Never allocates; no
+ * lock of a layer below is held meanwhile but for a moment's reading. See policy.h. */
+#include "os/trace.h"
+#include "policy/policy.h"
+#include "telemetry/telemetry.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Ticks between two looks for a control group while there is none with a limit. */
+#define GROUP_LOOK_TICKS 64u
+
+#define AGE_NS_A_TICK 62500000u /* free pages of idle slabs: 16 ticks at an age of one second */
+
+static struct {
+    struct hak_lock lock; /* of all below but the atomics */
+    _Atomic(bool) on;     /* there is something to do at ticks */
+    _Atomic(uint64_t) next_ns;
+    bool watch_group, has_group;
+    uint64_t ticks, next_tick_ns;
+    const char *file;
+    char group_path[HAK_OS_GROUP_PATH];
+    struct hak_policy_state state;
+} policy;
+
+/* --- knobs --- */
+
+/* An arm that is not the default. Defaults are left as they are: options have set some of them. */
+static void apply_arm(enum hak_knob knob, uint64_t value)
+{
+    switch (knob) {
+    case HAK_KNOB_BINS:
+        hak_store_relaxed(&hak_cache_knobs.bin_bytes, value);
+        break;
+    case HAK_KNOB_KEEP:
+        hak_store_relaxed(&hak_pool_knobs.keep_percent, value);
+        break;
+    case HAK_KNOB_AGE:
+        hak_pool_set_age(value);
+        hak_store_relaxed(&hak_cache_knobs.idle_ticks, hak_max(1, value / AGE_NS_A_TICK));
+        break;
+    case HAK_KNOB_GROW:
+        hak_store_relaxed(&hak_pool_knobs.grow_percent, value);
+        break;
+    case HAK_KNOB_HUGE_PAGES:
+        hak_pool_set_huge_pages_from(value);
+        break;
+    case HAK_KNOB_PREFAULT:
+        hak_store_relaxed(&hak_pool_knobs.prefault, value);
+        break;
+    case HAK_KNOB_SLACK:
+        hak_store_relaxed(&hak_pool_knobs.slack_percent, value);
+        break;
+    case HAK_KNOB_SPARE:
+        hak_store_relaxed(&hak_cache_knobs.spare_bytes, value);
+        break;
+    default:
+        hak_store_relaxed(&hak_pool_knobs.huge_keep_bytes, value);
+        break;
+    }
+}
+
+static void apply_arms(const struct hak_policy_state *s)
+{
+    for (unsigned k = 0; k < HAK_KNOBS; k++)
+        if (s->arm[k] != 0)
+            apply_arm(k, hak_knob_info[k].arm[s->arm[k]].value);
+}
+
+static void apply_bins(const struct hak_evidence *e)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        hak_store_relaxed(
+            &hak_cache_knobs.bin_blocks[cls],
+            (uint16_t)hak_min(UINT16_MAX, hak_evidence_mean(e->bin[cls].sum, e->bin[cls].weight)));
+}
+
+/* --- the snapshot --- */
+
+static void snapshot_heaps(struct hak_policy_snapshot *s)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        s->slow_calls += hak_load_relaxed(&h->stats.refills) + hak_load_relaxed(&h->stats.drains);
+        s->heaps += hak_load_relaxed(&h->thread) != 0;
+        s->purged_bytes += hak_load_relaxed(&h->stats.purged_bytes);
+        if (!hak_load_relaxed(&h->lost) && hak_try_lock(&h->lock)) {
+            s->spare_bytes += h->free_bytes;
+            hak_unlock(&h->lock);
+        }
+    }
+}
+
+static void snapshot_group(struct hak_policy_snapshot *s)
+{
+    struct hak_os_group group;
+    if (!policy.has_group && policy.ticks % GROUP_LOOK_TICKS != 0)
+        return;
+    if (!policy.has_group)
+        policy.group_path[0] = '\0';
+    hak_os_group(policy.group_path, &group);
+    policy.has_group = group.max_bytes != UINT64_MAX;
+    if (!policy.has_group)
+        return;
+    s->group_max_bytes = group.max_bytes;
+    s->group_used_bytes = group.used_bytes;
+    s->group_stalled_us = group.stalled_us;
+}
+
+static void snapshot_take(struct hak_policy_snapshot *s, uint64_t now_ns)
+{
+    struct hak_os_usage usage;
+    struct hak_pool_stats pool;
+    struct hak_large_stats large;
+    *s = (struct hak_policy_snapshot){.now_ns = now_ns};
+    if (policy.watch_group)
+        snapshot_group(s);
+    if (policy.state.mode < HAK_POLICY_LEARN)
+        return;
+    hak_os_usage(&usage);
+    hak_pool_stats(&pool);
+    hak_large_stats(&large);
+    snapshot_heaps(s);
+    s->cpu_ns = usage.cpu_ns;
+    s->faults = usage.faults;
+    s->resident_bytes = hak_os_resident_bytes();
+    s->kept_bytes = hak_pool_kept_bytes();
+    s->mapped_superslabs = pool.mapped_superslabs;
+    s->regretted_slots = hak_load_relaxed(&hak_pool_knobs.regretted_slots);
+    s->aged_slots = hak_load_relaxed(&hak_pool_knobs.aged_slots);
+    s->huge_blocks = large.huge_reused + large.huge_fresh;
+}
+
+/* What the tests replay: tests/policy. */
+static void snapshot_trace(const struct hak_policy_snapshot *s)
+{
+    HAK_TRACE(HAK_TRACE_POLICY, "event", "tick", {"now_ns", s->now_ns}, {"cpu_ns", s->cpu_ns},
+              {"faults", s->faults}, {"resident_bytes", s->resident_bytes},
+              {"kept_bytes", s->kept_bytes}, {"spare_bytes", s->spare_bytes},
+              {"purged_bytes", s->purged_bytes}, {"slow_calls", s->slow_calls},
+              {"mapped_superslabs", s->mapped_superslabs}, {"regretted_slots", s->regretted_slots},
+              {"aged_slots", s->aged_slots}, {"huge_blocks", s->huge_blocks}, {"heaps", s->heaps},
+              {"group_max_bytes", s->group_max_bytes}, {"group_used_bytes", s->group_used_bytes},
+              {"group_stalled_us", s->group_stalled_us});
+}
+
+/* --- the tick --- */
+
+static int policy_write_locked(bool at_end);
+
+/* Somebody outside has asked for it: hakmem policy write. */
+static bool policy_is_asked(void)
+{
+    _Atomic(uint64_t) *asked = &hak_root.requests[HAK_ROOT_ASK_POLICY];
+    return hak_load_relaxed(asked) != 0 && hak_exchange_relaxed(asked, (uint64_t)0) != 0;
+}
+
+static void policy_tick_locked(uint64_t now_ns)
+{
+    struct hak_policy_snapshot s;
+    unsigned before = policy.state.give_back;
+    snapshot_take(&s, now_ns);
+    snapshot_trace(&s);
+    policy.ticks++;
+    policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
+    struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
+    hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
+    if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
+        hak_pool_trim();
+        hak_cache_purge();
+    }
+    if (policy_is_asked() && policy.state.mode >= HAK_POLICY_LEARN)
+        policy_write_locked(false);
+}
+
+void hak_policy_tick_any(void)
+{
+    if (!hak_load_relaxed(&policy.on))
+        return;
+    uint64_t now = hak_os_now_ns();
+    if (now < hak_load_relaxed(&policy.next_ns) || !hak_try_lock(&policy.lock))
+        return;
+    if (now >= hak_load_relaxed(&policy.next_ns)) {
+        bool looks = policy.state.mode == HAK_POLICY_TRY;
+        hak_store_relaxed(&policy.next_ns, now + (looks ? HAK_POLICY_LOOK_NS : HAK_POLICY_TICK_NS));
+        if (now >= policy.next_tick_ns)
+            policy_tick_locked(now);
+        else
+            hak_policy_look(&policy.state, now, hak_os_resident_bytes());
+    }
+    hak_unlock(&policy.lock);
+}
+
+/* --- start and end --- */
+
+static int policy_read(const char *file, struct hak_evidence *e)
+{
+    void *text;
+    size_t length = 0;
+    int error = hak_os_map(HAK_POLICY_FILE_MOST, &text);
+    if (error != 0)
+        return error;
+    error = hak_os_read_file(file, text, HAK_POLICY_FILE_MOST, &length);
+    if (error == 0 && length == HAK_POLICY_FILE_MOST)
+        error = EFBIG;
+    if (error == 0)
+        error = -(int)hak_policy_parse(text, length, e);
+    hak_os_unmap(text, HAK_POLICY_FILE_MOST);
+    return error;
+}
+
+int hak_policy_start(const struct hak_policy_config *config)
+{
+    struct hak_evidence before = {0};
+    enum hak_policy_mode mode = config->mode;
+    int error = mode == HAK_POLICY_FIXED ? 0 : policy_read(config->file, &before);
+    if (error == ENOENT && mode >= HAK_POLICY_LEARN)
+        error = 0;
+    else if (error != 0)
+        mode = HAK_POLICY_FIXED;
+    hak_lock(&policy.lock);
+    hak_policy_init(&policy.state, mode, &before, config->fixed);
+    policy.file = config->file;
+    policy.watch_group = config->watch_group;
+    apply_arms(&policy.state);
+    if (mode == HAK_POLICY_FROZEN || mode == HAK_POLICY_LEARN)
+        apply_bins(&before);
+    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy.state;
+    hak_root.at[HAK_ROOT_POLICY] = &policy.state;
+    policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
+    hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
+    hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
+    hak_unlock(&policy.lock);
+    return error;
+}
+
+/* What the mechanisms below have come to by themselves. */
+static void policy_add_bins(struct hak_evidence *e)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        unsigned blocks = hak_cache_bin_capacity(cls);
+        if (blocks != 0)
+            e->bin[cls] = (struct hak_mean_evidence){e->ticks, blocks * e->ticks};
+    }
+}
+
+/* The file may have been written by others since this process read it. */
+static int policy_add_to_file(const struct hak_evidence *run)
+{
+    void *text;
+    struct hak_evidence all = {0};
+    int error = policy_read(policy.file, &all);
+    if (error != 0 && error != ENOENT)
+        return error < 0 ? EINVAL : error;
+    hak_evidence_add(&all, run);
+    error = hak_os_map(HAK_POLICY_FILE_MOST, &text);
+    if (error != 0)
+        return error;
+    size_t length = hak_policy_print(&all, text, HAK_POLICY_FILE_MOST);
+    error = hak_os_write_file(policy.file, text, length);
+    hak_os_unmap(text, HAK_POLICY_FILE_MOST);
+    return error;
+}
+
+static int policy_write_locked(bool at_end)
+{
+    struct hak_policy_snapshot s;
+    struct hak_policy_state *state = &policy.state;
+    snapshot_take(&s, hak_os_now_ns());
+    if (at_end)
+        hak_policy_end(state, &s);
+    struct hak_evidence run = state->learned;
+    if (run.ticks == 0 || (at_end && run.runs == 0))
+        return 0;
+    policy_add_bins(&run);
+    int error = policy_add_to_file(&run);
+    if (error == 0)
+        state->learned = (struct hak_evidence){0}; /* it is in the file */
+    return error;
+}
+
+int hak_policy_write(bool at_end)
+{
+    hak_lock(&policy.lock);
+    int error = policy.state.mode >= HAK_POLICY_LEARN ? policy_write_locked(at_end) : 0;
+    hak_unlock(&policy.lock);
+    return error;
+}
+
+void hak_policy_fork_child(void)
+{
+    hak_lock_recover(&policy.lock);
+    if (policy.state.mode >= HAK_POLICY_LEARN)
+        policy.state.mode = HAK_POLICY_FROZEN;
+}
+
+void hak_policy_summary(struct hak_policy_summary *out)
+{
+    hak_lock(&policy.lock);
+    hak_policy_summarize(&policy.state, out);
+    hak_unlock(&policy.lock);
+}
+
+void hak_policy_explain_any(struct hak_text *text, const char *before, const char *after,
+                            const char *between)
+{
+    hak_lock(&policy.lock);
+    hak_policy_explain(&policy.state, text, before, after, between);
+    hak_unlock(&policy.lock);
+}

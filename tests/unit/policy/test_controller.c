@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of policy: what a run decides: the control group's limit, without going back and
+ * forth; hints; what is loaded, what is tried, and what a run comes to. */
+#include "../unit.h"
+
+#include "policy/policy.h"
+
+#define TICK ((uint64_t)HAK_POLICY_TICK_NS)
+#define GIB (UINT64_C(1) << 30)
+
+static struct hak_policy_state s;
+static struct hak_evidence nothing;
+static const bool free_knobs[HAK_KNOBS];
+
+static struct hak_policy_snapshot group_at(uint64_t tick, uint64_t percent)
+{
+    return (struct hak_policy_snapshot){
+        .now_ns = tick * TICK, .group_max_bytes = GIB, .group_used_bytes = GIB / 100 * percent};
+}
+
+static uint64_t give_back_at(uint64_t tick, uint64_t percent)
+{
+    struct hak_policy_snapshot now = group_at(tick, percent);
+    return hak_policy_step(&s, &now).give_back;
+}
+
+static void near_its_limit_the_group_gets_memory_back_in_two_steps(void **state)
+{
+    (void)state;
+    hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+    assert_int_equal(give_back_at(1, 50), HAK_GIVE_BACK_NONE);
+    assert_int_equal(give_back_at(2, 81), HAK_GIVE_BACK_HALF);
+    assert_int_equal(give_back_at(3, 91), HAK_GIVE_BACK_ALL);
+    assert_int_equal(give_back_at(4, 87), HAK_GIVE_BACK_ALL); /* it stays until it is farther off */
+    assert_int_equal(give_back_at(5, 84), HAK_GIVE_BACK_HALF);
+    assert_int_equal(give_back_at(6, 76), HAK_GIVE_BACK_HALF);
+    assert_int_equal(give_back_at(7, 74), HAK_GIVE_BACK_NONE);
+    assert_int_equal(s.decided, 4);
+    assert_int_equal(give_back_at(8, 100), HAK_GIVE_BACK_ALL);
+}
+
+static void a_group_that_swings_about_a_threshold_does_not_make_the_knob_swing(void **state)
+{
+    (void)state;
+    struct unit_random r = {3};
+    for (uint64_t middle = 78; middle <= 92; middle++) {
+        hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+        for (uint64_t tick = 1; tick <= 1000; tick++)
+            give_back_at(tick, middle - 2 + unit_below(&r, 5));
+        CHECK(s.decided <= 2, "%d decisions about %d%%", (int)s.decided, (int)middle);
+    }
+}
+
+static void tasks_that_wait_for_memory_are_a_limit_that_is_reached(void **state)
+{
+    (void)state;
+    hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+    struct hak_policy_snapshot now = group_at(1, 10);
+    hak_policy_step(&s, &now);
+    now.now_ns += TICK;
+    now.group_stalled_us += TICK / 1000 / 5;
+    assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_ALL);
+    now.now_ns += TICK;
+    now.group_stalled_us += TICK / 1000 / 50;
+    assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_NONE);
+}
+
+static void without_a_limit_nothing_is_given_back(void **state)
+{
+    (void)state;
+    hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+    struct hak_policy_snapshot now = {.now_ns = TICK, .group_used_bytes = UINT64_MAX};
+    assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_NONE);
+    now = (struct hak_policy_snapshot){.now_ns = TICK, .group_max_bytes = 1};
+    assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_NONE);
+    assert_int_equal(s.decided, 0);
+}
+
+static struct hak_evidence evidence_for(unsigned knob, unsigned arm)
+{
+    struct hak_evidence e = {
+        .base_plays = 3, .base_us = 3000000, .base_cpu_us = 3000000, .base_kib = 300000};
+    for (int i = 0; i < 5; i++)
+        hak_arm_play(&e.arm[knob][arm], 800000, HAK_PPM);
+    return e;
+}
+
+static void frozen_and_learning_use_what_is_known_and_never_change_it(void **state)
+{
+    (void)state;
+    static struct hak_evidence e;
+    e = evidence_for(HAK_KNOB_HUGE_PAGES, 2);
+    for (unsigned mode = HAK_POLICY_FROZEN; mode <= HAK_POLICY_LEARN; mode++) {
+        hak_policy_init(&s, mode, &e, free_knobs);
+        for (uint64_t tick = 1; tick < 200; tick++) {
+            struct hak_policy_snapshot now = {.now_ns = tick * TICK,
+                                              .faults = tick * tick * 1000,
+                                              .mapped_superslabs = tick * tick,
+                                              .resident_bytes = GIB,
+                                              .kept_bytes = GIB / 2};
+            struct hak_knobs knobs = hak_policy_step(&s, &now);
+            for (unsigned k = 0; k < HAK_KNOBS; k++)
+                assert_int_equal(knobs.value[k],
+                                 hak_knob_info[k].arm[k == HAK_KNOB_HUGE_PAGES ? 2 : 0].value);
+        }
+        assert_int_equal(s.learned.arm[HAK_KNOB_KEEP][1].hints, mode == HAK_POLICY_LEARN ? 198 : 0);
+    }
+    bool fixed[HAK_KNOBS] = {[HAK_KNOB_HUGE_PAGES] = true};
+    hak_policy_init(&s, HAK_POLICY_FROZEN, &e, fixed);
+    assert_int_equal(s.arm[HAK_KNOB_HUGE_PAGES], 0);
+}
+
+static struct hak_policy_snapshot run_at(uint64_t tick, uint64_t cpu_percent, uint64_t mib)
+{
+    return (struct hak_policy_snapshot){.now_ns = tick * TICK,
+                                        .cpu_ns = tick * TICK / 100 * cpu_percent,
+                                        .resident_bytes = mib << 20,
+                                        .kept_bytes = mib << 18};
+}
+
+static void run(unsigned ticks, uint64_t cpu_percent, uint64_t mib)
+{
+    struct hak_policy_snapshot now;
+    for (unsigned tick = 1; tick <= ticks; tick++) {
+        now = run_at(tick, cpu_percent, mib);
+        hak_policy_step(&s, &now);
+    }
+    now = run_at(ticks + 1, cpu_percent, mib);
+    hak_policy_end(&s, &now);
+}
+
+static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **state)
+{
+    (void)state;
+    static struct hak_evidence e;
+    for (int i = 0; i < 3; i++) {
+        hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+        assert_int_equal(s.tried_arm, 0);
+        run(100, 100, 64);
+        hak_evidence_add(&e, &s.learned);
+    }
+    assert_int_equal(e.runs, 3);
+    assert_int_equal(e.base_plays, 3);
+    assert_int_equal(e.base_cpu_us / 3, 101 * TICK / 1000);
+    assert_int_equal(e.base_kib / 3, 64 << 10);
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    assert_int_equal(s.tried_knob, HAK_KNOB_KEEP); /* the first that the counters hint at */
+    assert_int_equal(s.tried_arm, 1);
+    assert_int_equal(hak_policy_knobs(&s).value[HAK_KNOB_KEEP], 0);
+    run(100, 110, 32);
+    const struct hak_arm_evidence *arm = &s.learned.arm[HAK_KNOB_KEEP][1];
+    assert_int_equal(arm->plays, 1);
+    assert_in_range(arm->time, 1099000, 1101000);
+    assert_in_range(arm->memory, 499000, 501000);
+    assert_in_range(arm->reward, 649000, 651000); /* 2 - 1.1 - 0.25 */
+    /* now of a program that waits for three quarters of its time */
+    e.base_cpu_us = 3 * (101 * TICK / 1000) / 4;
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    run(100, 50, 64);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 1251000, 1254000);
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    run(100, 5, 64);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 796000, 799000);
+}
+
+static void a_run_of_a_moment_teaches_nothing(void **state)
+{
+    (void)state;
+    hak_policy_init(&s, HAK_POLICY_TRY, &nothing, free_knobs);
+    run(2, 100, 64);
+    assert_int_equal(s.learned.runs, 0);
+    assert_int_equal(s.learned.base_plays, 0);
+}
+
+static void every_decision_is_explained_and_the_last_ones_are_kept(void **state)
+{
+    (void)state;
+    char buffer[16384];
+    struct hak_text text;
+    hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+    give_back_at(1, 81);
+    hak_text_begin(&text, buffer, sizeof buffer);
+    hak_policy_explain(&s, &text, "<", ">", "|");
+    assert_string_equal(buffer, "<tick 1: give_back 0 -> 1, rule near, percent 80>");
+    for (uint64_t tick = 2; tick < 200; tick++)
+        give_back_at(tick, tick % 2 ? 95 : 10);
+    hak_text_begin(&text, buffer, sizeof buffer);
+    hak_policy_explain(&s, &text, "", "\n", "");
+    unsigned lines = 0;
+    for (const char *at = buffer; *at != '\0'; at++)
+        lines += *at == '\n';
+    assert_int_equal(lines, HAK_DECISIONS_KEPT);
+    assert_non_null(strstr(buffer, "tick 199: give_back 0 -> 2, rule near"));
+    assert_null(strstr(buffer, "tick 1:"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(near_its_limit_the_group_gets_memory_back_in_two_steps),
+    cmocka_unit_test(a_group_that_swings_about_a_threshold_does_not_make_the_knob_swing),
+    cmocka_unit_test(tasks_that_wait_for_memory_are_a_limit_that_is_reached),
+    cmocka_unit_test(without_a_limit_nothing_is_given_back),
+    cmocka_unit_test(frozen_and_learning_use_what_is_known_and_never_change_it),
+    cmocka_unit_test(runs_with_the_defaults_are_the_measure_of_those_that_try),
+    cmocka_unit_test(a_run_of_a_moment_teaches_nothing),
+    cmocka_unit_test(every_decision_is_explained_and_the_last_ones_are_kept),
+};
+UNIT_MAIN(tests)
