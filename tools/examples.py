@@ -47,11 +47,11 @@ def hakmem(*words: str) -> str:
 
 
 @contextlib.contextmanager
-def workload(entries: int = 60_000) -> Iterator[int]:
+def workload(entries: int = 60_000, **variables: str) -> Iterator[int]:
     """The server under hakmem, as its PID; it ends with the block."""
     words = [str(BUILD / "hakmem"), "run", "--", "/usr/bin/python3", str(ROOT / "tools" / "examples_workload.py")]
     words.append(str(entries))
-    env = {**environment(), "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "1"}
+    env = {**environment(), "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "1", **variables}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
         try:
             assert server.stdout is not None
@@ -71,6 +71,12 @@ def top(view: str) -> Callable[[int], str]:
         return "\n".join(lines[:LINES] + (["..."] if len(lines) > LINES else []))
 
     return page
+
+
+def top_sites(_: int) -> str:
+    """The same of call sites, of a server that takes samples."""
+    with workload(HAKMEM_PROF="1", HAKMEM_PROF_SAMPLE_BYTES="16384", HAKMEM_PROF_FILE="/dev/null") as pid:
+        return top("sites")(pid)
 
 
 def map_text(pid: int) -> str:
@@ -152,6 +158,7 @@ EXAMPLES: dict[str, Callable[[int], str]] = {
     "top-classes": top("classes"),
     "top-threads": top("threads"),
     "top-memory": top("memory"),
+    "top-sites": top_sites,
     "top-help": lambda _: hakmem("top", "--help"),
     "map": map_text,
     "map-picture": map_picture,

@@ -13,7 +13,7 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat doctor explain samples ask version help
+    printf '%s\n' run stat samples ask doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -100,6 +100,13 @@ _hakmem() {
                 _hakmem_offer "--quick --rounds --only --skip --allocators --lib --strace --callgrind --output --timeout --help"
             else
                 _hakmem_offer "list compare report docs"
+            fi
+            ;;
+        policy)
+            if ((COMP_CWORD == 2)); then
+                _hakmem_offer "show diff merge check --help"
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
             fi
             ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;

@@ -285,6 +285,9 @@ static void stat_json_slot(struct hak_json *j, const struct hak_survey *survey,
     hak_json_number(j, "part", slab == NULL ? 0 : s->number * HAK_SLOTS + i - slab->first_slot);
     hak_json_number(j, "live_blocks", slab == NULL ? 0 : slab->blocks[HAK_BLOCK_LIVE]);
     hak_json_number(j, "blocks", is_class ? hak_class(slab->cls)->blocks : slab != NULL);
+    hak_json_number_or_null(j, "sample_bytes",
+                            slab != NULL && slab->sample.small_bytes != 0 ? slab->sample.small_bytes
+                                                                          : UINT64_MAX);
     hak_json_number(j, "resident_bytes", s->slot_resident_bytes[i]);
     hak_json_number_or_null(j, "age_ns", ages ? stat_age_ns(survey, s->released_ns) : UINT64_MAX);
     hak_json_close(j, '{');
@@ -330,5 +333,7 @@ void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts 
     stat_json_settings(&j, survey);
     if (parts.superslabs)
         stat_json_superslabs(&j, survey);
+    if (parts.samples)
+        hak_stat_json_samples(&j, survey);
     hak_json_close(&j, '{');
 }

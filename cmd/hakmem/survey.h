@@ -38,6 +38,13 @@ enum hak_block_state {
     HAK_BLOCK_STATES
 };
 
+/* A block that the heap profile has sampled. */
+struct hak_sample_seen {
+    uint64_t address, bytes;
+    uint32_t site;        /* 0: none */
+    uint32_t small_bytes; /* of a block of a size class, which has the slot to itself; else 0 */
+};
+
 /* A slab or a large block. */
 struct hak_slab_seen {
     uint64_t first_slot;
@@ -47,6 +54,7 @@ struct hak_slab_seen {
     unsigned carved;
     unsigned blocks[HAK_BLOCK_STATES];
     uint64_t resident_bytes, live_resident_bytes;
+    struct hak_sample_seen sample; /* of a large block */
     uint64_t *bits; /* free, in a bin, waiting: words each; while the survey is made */
 };
 
@@ -72,6 +80,7 @@ struct hak_superslab_seen {
     bool quarantine, huge_pages;
     uint64_t released_ns; /* 0: never; UINT64_MAX - 1: kept before it was ever used */
     uint64_t resident_bytes;
+    struct hak_sample_seen sample; /* of a huge block */
     uint8_t slot_state[HAK_SLOTS];
     uint8_t slot_label[HAK_SLOTS];
     uint32_t slot_slab[HAK_SLOTS]; /* index of the slab + 1 */

@@ -186,6 +186,19 @@ static bool walk_slab(struct walk *w, uint64_t slot, uint32_t entry)
     return true;
 }
 
+/* The hardened library notes other things there, and samples nothing. */
+static struct hak_sample_seen walk_sample(const struct walk *w, uint64_t slot, uint32_t offset,
+                                          const struct hak_note *note)
+{
+    if ((w->image->root.flags & HAK_ROOT_HARDENED) != 0 || note->how == 0)
+        return (struct hak_sample_seen){0};
+    uint64_t base = hak_load_relaxed(&w->image->space.base);
+    return (struct hak_sample_seen){.address = base + (slot << HAK_SLOT_SHIFT) + offset,
+                                    .bytes = note->bytes,
+                                    .site = note->how,
+                                    .small_bytes = note->small_bytes};
+}
+
 /* The slots of a large block, whose first is `slot`; 0: it does not fit. */
 static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
 {
@@ -196,6 +209,7 @@ static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
         return 0;
     struct hak_slab_seen *seen = walk_add_slab(w, slot, slots, HAK_CLASSES);
     seen->carved = 1;
+    seen->sample = walk_sample(w, slot, s->large_colour, &s->note);
     seen->blocks[(entry & HAK_KIND_KEPT) != 0 ? HAK_BLOCK_QUARANTINE : HAK_BLOCK_LIVE] = 1;
     return slots;
 }
@@ -256,6 +270,8 @@ static size_t walk_whole(struct walk *w, size_t number, enum hak_superslab_state
     seen->superslabs = superslabs;
     seen->mapped_bytes = bytes;
     seen->released_ns = 0;
+    if (state == HAK_SUPERSLAB_HUGE)
+        seen->sample = walk_sample(w, number * HAK_SLOTS, 0, &record->huge.note);
     seen->quarantine =
         (w->map[number * HAK_SLOTS] & HAK_KIND_MASK) == (HAK_KIND_HUGE | HAK_KIND_KEPT);
     return superslabs;

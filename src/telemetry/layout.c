@@ -4,6 +4,7 @@
  * is right or does not compile; a test compares all of them with the debug information. */
 #include "telemetry/layout.h"
 
+#include "telemetry/prof.h"
 #include "telemetry/root_internal.h"
 
 #include <stddef.h>
@@ -30,6 +31,7 @@ const struct hak_layout_line hak_layout[] = {
     CONSTANT(HAK_ROOT_TABLES),
     CONSTANT(HAK_ROOT_REGISTRY),
     CONSTANT(HAK_ROOT_ORPHANS),
+    CONSTANT(HAK_ROOT_SAMPLES),
     MEMBER(hak_root, flags),
     MEMBER(hak_root, library),
     MEMBER(hak_root, at),
@@ -64,6 +66,14 @@ const struct hak_layout_line hak_layout[] = {
     MEMBER(hak_slab, note),
     MEMBER(hak_note, bytes),
     MEMBER(hak_note, front_bytes),
+    MEMBER(hak_note, small_bytes),
+    MEMBER(hak_note, how),
+    CONSTANT(HAK_PROF_FRAMES),
+    MEMBER(hak_prof, site),
+    MEMBER(hak_prof, stacks),
+    WHOLE(hak_prof_site),
+    MEMBER(hak_prof_site, stack),
+    MEMBER(hak_prof_site, depth),
     MEMBER(hak_superslab, state),
     MEMBER(hak_superslab, missing),
     MEMBER(hak_superslab, huge.mapped_bytes),

@@ -46,6 +46,9 @@ HARDENED_STATES = {
     "in_large": r"large block of \d+ bytes\n.*\n +state +live, 200000 bytes were asked for\n",
     "gone": r"large block of \d+ bytes\n.*\n +state +free, in quarantine\n",
 }
+# With a sample for each 64 bytes or so a block of 100 may be none; these always are.
+CALL_STACK = r" block of \d+ bytes\n.*\n +state +live\n +sampled: it was allocated by\n(.*\n)* +0x[0-9a-f]+ main"
+SAMPLED_STATES = {"in_large": f"large{CALL_STACK}", "(char *) in_huge + 5": f"huge{CALL_STACK}"}
 BEGIN = "=== "
 
 
@@ -119,6 +122,13 @@ class Gdb(unittest.TestCase):
 
     def test_the_hardened_library(self) -> None:
         self.check(gdb(BLOCKS, *start(HARDENED), *questions(HARDENED_STATES)), HARDENED_STATES)
+
+    def test_a_sampled_block_has_its_call_stack(self) -> None:
+        profile = "HAKMEM_PROF_SAMPLE_BYTES=64 HAKMEM_PROF=1"
+        commands = [word.replace("env ", f"env {profile} ") for word in start(LIBRARY)]
+        text = answers(gdb(BLOCKS, "cd " + str(self.folder), *commands, *questions(SAMPLED_STATES)))
+        for what, expected in SAMPLED_STATES.items():
+            self.assertRegex(text[what], expected)
 
     def test_the_heaps(self) -> None:
         text = gdb(BLOCKS, *start(LIBRARY), "hakmem heap")

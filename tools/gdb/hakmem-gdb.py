@@ -7,7 +7,8 @@
 gdb loads this file by itself with libhakmem.so where it is installed (docs/gdb.md); else
 `source hakmem-gdb.py`. It needs no debug information: the library's root structure points to a
 table of the layout of its records (src/telemetry/layout.h). It only reads memory, calls nothing in
-the process, and works while the process is stopped anywhere, inside malloc too.
+the process, and works while the process is stopped anywhere, inside malloc too. All of it is one
+file, because one file is what gdb loads with a library.
 """
 
 import struct
@@ -338,8 +339,24 @@ def describe_slab(state, address, slot, cls):
     yield f"  heap    {heap_text(state, slab.owner, known)}"
 
 
+def sample_lines(state, note):
+    """Where a block was allocated, if the heap profile has sampled it, as gdb names addresses."""
+    layout = state.layout
+    number_of_site = 0 if state.hardened else layout.get(note, "hak_note.how")
+    if number_of_site == 0:
+        return
+    profile = layout.part("HAK_ROOT_SAMPLES")
+    site = layout.get(profile, "hak_prof.site") + number_of_site * layout["hak_prof_site"]
+    stack = layout.get(profile, "hak_prof.stacks") + 8 * layout.get(site, "hak_prof_site.stack")
+    depth = min(layout.get(site, "hak_prof_site.depth"), layout["HAK_PROF_FRAMES"])
+    yield "  sampled: it was allocated by"
+    for pc in struct.unpack(f"<{depth}Q", read(stack, 8 * depth)):
+        name = gdb.execute(f"info symbol {pc - 1:#x}", to_string=True).partition(" in section")[0].strip()
+        yield f"    {pc:#x} {'' if name.startswith('No symbol') else name}".rstrip()
+
+
 def describe_block(state, address, begin, count, what, note):
-    """An address in a large or huge block; `note` is what the hardened library knows of it."""
+    """An address in a large or huge block; `note` is its state."""
     offset = address - begin
     where = f"{offset_text(offset)} of" if offset >= 0 else f"{-offset} bytes before"
     yield f"{address:#x} is {where} a {what} block of {count} bytes"
@@ -442,18 +459,23 @@ def describe(state, address):
     large = find_large(state, slot)
     if large is not None:
         at = state.slab_record(large)
-        note, front = note_of(state, at + layout["hak_slab.note"], state.entry(large))
+        record = at + layout["hak_slab.note"]
+        note, front = note_of(state, record, state.entry(large))
         colour = layout.get(at, "hak_slab.large_colour") + front
-        count = layout.get(at, "hak_slab.large_bytes") - colour
-        return describe_block(state, address, state.address(large) + colour, count, "large", note)
+        small = 0 if state.hardened else layout.get(record, "hak_note.small_bytes")
+        count = small or layout.get(at, "hak_slab.large_bytes") - colour
+        what = "sampled small" if small else "large"
+        lines = describe_block(state, address, state.address(large) + colour, count, what, note)
+        return [*lines, *sample_lines(state, record)]
     huge = find_huge(state, slot)
     if huge is not None:
         at = state.record(huge)
         entry = state.entry(huge * state.superslab_slots)
-        note, front = note_of(state, at + layout["hak_superslab.huge.note"], entry)
+        record = at + layout["hak_superslab.huge.note"]
+        note, front = note_of(state, record, entry)
         begin = state.address(huge * state.superslab_slots) + front
         count = layout.get(at, "hak_superslab.huge.mapped_bytes") - front
-        return describe_block(state, address, begin, count, "huge", note)
+        return [*describe_block(state, address, begin, count, "huge", note), *sample_lines(state, record)]
     return describe_free_slot(state, address, slot)
 
 

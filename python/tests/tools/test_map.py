@@ -141,7 +141,7 @@ def test_each_output_goes_where_it_should(folder: Path) -> None:
     done = run(folder, "4711")
     assert done.returncode == 0, done.stderr
     assert "superslabs of 2 MiB: 3 in use slot by slot" in done.stdout
-    assert (folder / "words").read_text() == "stat --json --superslabs --samples 4711\n"
+    assert (folder / "words").read_text() == "stat --json --samples --superslabs 4711\n"
     done = run(folder, "4711", "--json")
     assert len(json.loads(done.stdout)["superslabs"]) == 5
     done = run(folder, "4711", "--png")

@@ -14,6 +14,10 @@ from conftest import make_benchmark, make_entry, make_result, make_run
 from hakmem_tools.bench import html as bench_html
 from hakmem_tools.common.text import size
 from hakmem_tools.map import model, page
+from hakmem_tools.prof import page as prof_page
+from hakmem_tools.prof.raw import Site
+from hakmem_tools.prof.stacks import Stack
+from hakmem_tools.prof.symbols import Function
 
 
 def seen(folder: Path, text: str, width: int = 1200) -> browser.Seen:
@@ -113,3 +117,29 @@ def test_the_report_of_benchmarks(tmp_path: Path) -> None:
     body = shown.html[shown.html.index("<body>") :]
     for figure in ("11", "20", "31"):
         assert f"<td>{figure}</td>" in body or f">{figure}<" in body
+
+
+def test_the_flame_graph(tmp_path: Path) -> None:
+    def stack(live: int, *names: str) -> Stack:
+        site = Site((1,), float(live // 10), live, 1, float(live), 2 * live, 2)
+        return Stack((1,), tuple(Function(name) for name in names), site)
+
+    stacks = [stack(3000, "leaf<T>", "work", "main"), stack(5000, "other", "main")]
+    script = """<p id="figures"></p><script>
+const plot = document.querySelector(".js-plotly-plot");
+async function chart(number) {
+  await Plotly.restyle(plot, {visible: plot.data.map((_, i) => i === number)});
+  const one = plot._fullData[number];
+  return Array.from(one.labels, (label, i) => [label, one.values[i]]);
+}
+(async () => {
+  const charts = [await chart(2), await chart(0)];
+  document.getElementById("figures").textContent = JSON.stringify(charts);
+})();
+</script></body>"""
+    shown = seen(tmp_path, prof_page.page(stacks, "a <b>").replace("</body>", script))
+    boxes = [dict(chart) for chart in json.loads(shown.elements.text["figures"])]
+    live = {"all": 8000, "main": 8000, "work": 3000, "leaf&lt;T&gt;": 3000, "other": 5000}
+    assert boxes == [{name: 2 * value for name, value in live.items()}, live]
+    drawn = re.findall(r'class="slicetext"[^>]*>(.*?)</text>', shown.html, re.DOTALL)
+    assert any("leaf&lt;T&gt;" in text for text in drawn), drawn

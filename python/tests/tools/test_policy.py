@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
 
-REPLAY = Path(os.environ.get("TEST_HAKMEM_BUILD", "/nowhere")) / "tests" / "policy" / "policy_replay"
+REPLAY = (
+    Path(os.environ.get("TEST_HAKMEM_BUILD", "/nowhere")) / "tests" / "policy" / "policy_replay"
+)
 SIZES = [16, 64, 128, 256, 1024, 4096, 65536]
 
 sums = st.integers(min_value=0, max_value=1 << 40) | st.just(model.SUM_MOST)

@@ -135,6 +135,77 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
     assert str(server) in done.stdout.split()
 
 
+HOLD = """
+#include <stdio.h>
+#include <stdlib.h>
+static void *volatile held[1000];
+__attribute__((noinline)) static void hold(void)
+{
+    for (int i = 0; i < 1000; i++)
+        held[i] = malloc(1000);
+}
+int main(void)
+{
+    hold();
+    puts("ready");
+    fflush(stdout);
+    return getchar();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A process that takes a sample of about every third of its blocks."""
+    folder = tmp_path_factory.mktemp("sampled")
+    (folder / "hold.c").write_text(HOLD)
+    flags = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin"]
+    subprocess.run(["cc", *flags, "-o", "hold", "hold.c"], cwd=folder, check=True)
+    with subprocess.Popen(
+        [str(examples.BUILD / "hakmem"), "run", "--", str(folder / "hold")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "HAKMEM_PROF": "1", "HAKMEM_PROF_SAMPLE_BYTES": "2500"},
+    ) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline() == "ready\n"
+            yield running.pid
+        finally:
+            running.kill()
+
+
+def test_top_shows_call_sites(sampled: int) -> None:
+    done = hakmem("top", "--once", "--view", "sites", str(sampled))
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "hold (hold.c:8) < main" in line]
+    live, blocks = line.split()[:2]
+    live_bytes = float(live[:-1]) * (1 << {"K": 10, "M": 20}[live[-1]])
+    assert 500_000 < live_bytes < 2_000_000  # some 330 samples: hardly off by a fifth
+    assert 500 < float(blocks.replace(",", "")) < 2000
+
+
+def test_the_map_names_call_sites(sampled: int) -> None:
+    stat = json.loads(hakmem("stat", "--json", "--superslabs", "--samples", str(sampled)).stdout)
+    schema = json.loads((support.ROOT / "docs" / "schema" / "stat.schema.json").read_text())
+    jsonschema.validate(stat, schema)
+    assert stat["samples"]["sampling"] is True
+    assert stat["samples"]["period_bytes"] == 2500
+    blocks = [block for block in stat["samples"]["blocks"] if block["bytes"] == 1024]
+    assert 100 < len(blocks) < 600
+    picture = json.loads(hakmem("map", "--json", str(sampled)).stdout)
+    named = [site for pin in picture["pins"] for site in pin["sites"]]
+    inside = [
+        pin["address"] <= block["address"] < pin["address"] + (2 << 20)
+        for pin in picture["pins"]
+        for block in blocks
+    ]
+    assert sum(inside) == sum(
+        int(site.split()[0]) for site in named if "hold (hold.c:8) < main" in site
+    )
+
+
 def read_until(terminal: int, wanted: str, seconds: float = 120) -> str:
     """What a program writes to its terminal, up to a text; a test that waits in vain fails."""
     seen, end = "", time.monotonic() + seconds

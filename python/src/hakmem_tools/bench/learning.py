@@ -275,7 +275,7 @@ def counted(result: Result) -> list[dict[str, Any]]:
 def is_better(workload: dict[str, Any]) -> bool:
     """Frozen is at least 10% better in time or in mean memory."""
     frozen = workload["ratios"].get("frozen", {})
-    return min(frozen.get("cpu_s", 1.0), frozen.get("mean_kb", 1.0)) <= BETTER
+    return bool(min(frozen.get("cpu_s", 1.0), frozen.get("mean_kb", 1.0)) <= BETTER)
 
 
 def verdict(result: Result) -> dict[str, Any]:

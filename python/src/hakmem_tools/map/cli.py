@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_tools.common import cli, command
+from hakmem_tools.common import cli, command, sites
 from hakmem_tools.common.errors import USAGE, ToolError
 from hakmem_tools.map import model, page, terminal
 from hakmem_tools.map.model import Picture
@@ -48,8 +48,7 @@ def look(pid: int | None, load: Path | None) -> Picture:
     """The picture of a process or of a saved look at one."""
     if (pid is None) == (load is None):
         raise ToolError("give a PID or --load FILE; `hakmem top` lists processes", USAGE)
-    asked = ("--superslabs", "--samples")
-    stat = command.load(load) if load is not None else command.stat(pid or 0, *asked)
+    stat = command.load(load) if load is not None else sites.Reader(pid or 0).look("--superslabs")
     if "superslabs" not in stat:
         raise ToolError("there are no superslabs in it; save it with --superslabs", USAGE)
     return model.read(stat)

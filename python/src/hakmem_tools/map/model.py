@@ -22,6 +22,9 @@ SUPERSLAB_BYTES = 32 * SLOT_BYTES
 NEARLY_EMPTY = 0.25
 """Of its mapped bytes: with less in live blocks a superslab is a pin."""
 SCHEMA_VERSION = 1
+USED = ("class", "large", "sampled", "transition")
+"""States of slots that somebody holds."""
+BLOCKS = ("class", "large", "sampled")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Slot:
     """64 KiB."""
 
     state: str
-    """class, large, transition, empty, unused, unmapped or retired."""
+    """class, large, sampled, transition, empty, unused, unmapped or retired."""
     class_bytes: int | None
     fill: float
     """The live part of its slab, from 0 to 1; 1 for large blocks."""
@@ -64,7 +67,7 @@ class Superslab:
     @property
     def used_slots(self) -> int:
         """Slots that somebody holds."""
-        return sum(slot.state in ("class", "large", "transition") for slot in self.slots)
+        return sum(slot.state in USED for slot in self.slots)
 
 
 @dataclass(frozen=True)
@@ -126,9 +129,12 @@ def make_slot(given: dict[str, Any]) -> Slot:
         fill = given["live_blocks"] / given["blocks"] if given["blocks"] else 0.0
     else:
         fill = 1.0 if state == "large" else 0.0
+    sampled = given.get("sample_bytes")
+    if state == "large" and sampled is not None:
+        state, fill = "sampled", sampled / SLOT_BYTES
     return Slot(
         state or "transition",
-        given["class_bytes"],
+        given["class_bytes"] if sampled is None else sampled,
         min(fill, 1.0),
         given["owner"],
         given["resident_bytes"],
@@ -167,11 +173,11 @@ def slabs(superslab: Superslab) -> Iterator[tuple[Slot, int]]:
     """The slabs and large blocks of a superslab, by their first slots, with their lengths."""
     begin, length = None, 0
     for slot in (*superslab.slots, None):
-        if slot is None or slot.state not in ("class", "large") or slot.part == 0:
+        if slot is None or slot.state not in BLOCKS or slot.part == 0:
             if begin is not None:
                 yield begin, length
             begin, length = None, 0
-        if slot is not None and slot.state in ("class", "large"):
+        if slot is not None and slot.state in BLOCKS:
             begin, length = begin or slot, length + 1
 
 
@@ -182,7 +188,7 @@ def holders(superslab: Superslab, owners: dict[int, str]) -> tuple[str, ...]:
     for slot, length in slabs(superslab):
         if slot.live_blocks == 0 and slot.state == "class":
             continue
-        what = f"{slot.class_bytes} bytes" if slot.state == "class" else "large"
+        what = "large" if slot.state == "large" else f"{slot.class_bytes} bytes"
         whose = "" if slot.owner is None else owners.get(slot.owner, f"heap {slot.owner}")
         found[what, whose] += slot.live_blocks if slot.state == "class" else 1
         weight[what, whose] += int(slot.fill * length * SLOT_BYTES)

@@ -7,6 +7,7 @@ const CELL = 9, GAP = 1, MARGIN = 3;
 const SLOTS = 32, SLOT_BYTES = 65536;
 const STATES = {
   large: ["#3465a4", "large block"],
+  sampled: ["#729fcf", "a sampled block of a size class, by itself"],
   transition: ["#e0a000", "between two states"],
   empty: ["#c8c8c0", "empty: free, its pages are kept"],
   unused: ["transparent", "unused: free, no pages"],
@@ -150,6 +151,7 @@ function describe(superslab, slot, number) {
     lines.push(`class of ${slot.class_bytes} bytes: ${slot.live_blocks} of ${slot.blocks} blocks ` +
       "live", `heap ${slot.owner} ${owner(slot.owner)}`);
   else lines.push(STATES[slot.state][1]);
+  if (slot.state === "sampled") lines.push(`${slot.class_bytes} bytes`);
   if (slot.age_ns !== null) lines.push(`for ${duration(slot.age_ns)}`);
   return lines.join("\n");
 }

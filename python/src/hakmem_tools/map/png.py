@@ -26,6 +26,7 @@ OTHERS: Colour = (0.45, 0.45, 0.45)
 STATES: dict[str, tuple[Colour, str]] = {
     "large": ((0.20, 0.40, 0.64), "large block"),
     "huge": ((0.13, 0.29, 0.53), "huge block"),
+    "sampled": ((0.45, 0.62, 0.81), "sampled block"),
     "transition": ((0.88, 0.63, 0.0), "between two states"),
     "empty": ((0.80, 0.80, 0.77), "empty, pages kept"),
     "unused": ((0.95, 0.95, 0.95), "unused, no pages"),

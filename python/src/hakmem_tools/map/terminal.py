@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from hakmem_tools.common.text import compact, cut, duration, percent, size
-from hakmem_tools.map.model import SUPERSLAB_BYTES, Picture, Slot, Superslab
+from hakmem_tools.map.model import SUPERSLAB_BYTES, USED, Picture, Slot, Superslab
 
 BARS = "▁▂▃▄▅▆▇█"
 SIGNS = {
     "large": ("L", "bold white on blue", "large block"),
+    "sampled": ("s", "bold", "a sampled block of a size class, by itself"),
     "transition": ("?", "yellow", "between two states"),
     "empty": ("·", "default", "empty: free, its pages are kept"),
     "unused": (" ", "default", "unused: free, no pages"),
@@ -59,6 +60,7 @@ def line(superslab: Superslab, classes: list[int]) -> Text:
     text.append(f" {live:>5} {compact(superslab.resident_bytes):>8} {age:>8}")
     if superslab.huge_pages:
         text.append(" huge")
+    text.rstrip()
     return text
 
 
@@ -85,7 +87,7 @@ def summary(picture: Picture) -> Iterable[Text]:
     """Whose memory, and how much of each kind."""
     process = picture.process
     slots = picture.slot_counts()
-    used = slots["class"] + slots["large"] + slots["transition"]
+    used = sum(slots[state] for state in USED)
     yield Text(f"{process['name']} (pid {process['pid']}), hakmem {process['hakmem_version']}")
     yield Text(
         f"superslabs of 2 MiB: {picture.count('slots')} in use slot by slot, "

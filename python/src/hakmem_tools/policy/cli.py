@@ -72,8 +72,8 @@ def show(file: File) -> None:
     out.print(f"{policy.runs[0]} runs watched, {plays} of them the measure", end="")
     if plays:
         seconds, cpu, kib = (total / plays for total in policy.base[1:])
-        text = f": {seconds / 1e6:.2f} s, {cpu / 1e6:.2f} s of processor time, {kib / 1024:.1f} MiB"
-        out.print(text, end="")
+        costs = f"{seconds / 1e6:.2f} s, {cpu / 1e6:.2f} s of processor time, {kib / 1024:.1f} MiB"
+        out.print(f": {costs}", end="")
     out.print()
     if table.row_count:
         out.print(table)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_tools.common import cli, command
+from hakmem_tools.common import cli, command, sites
 from hakmem_tools.common.command import Stat
 from hakmem_tools.common.errors import USAGE, ToolError
 from hakmem_tools.top import frame as frames
@@ -31,7 +31,7 @@ EPILOG = cli.examples(
 
 def source(pid: int) -> Callable[[], Stat]:
     """What looks at the process once."""
-    return lambda: command.stat(pid, "--samples")
+    return sites.Reader(pid).look
 
 
 def order_of(view: View, field: str) -> Order:

@@ -136,17 +136,20 @@ def thread_rows(frame: Frame) -> list[Row]:
 
 def site_rows(frame: Frame) -> list[Row]:
     """Call sites with sampled blocks; none unless the process takes samples."""
-    before = {site.key: site for site in sites.of(frame.before)}
-    first = {site.key: site for site in sites.of(frame.first)}
+    before = {site.name: site for site in sites.of(frame.before)}
+    first = {site.name: site for site in sites.of(frame.first)}
     return [
         {
             "name": site.name,
             "live": site.live_bytes,
             "blocks": site.live_blocks,
-            "growth": site.live_bytes - first.get(site.key, sites.NONE).live_bytes,
-            "growth_rate": frame.rate(site.live_bytes, before.get(site.key, sites.NONE).live_bytes),
+            "growth": site.live_bytes - first.get(site.name, sites.NONE).live_bytes,
+            "growth_rate": frame.rate(
+                site.live_bytes, before.get(site.name, sites.NONE).live_bytes
+            ),
         }
         for site in sites.of(frame.now)
+        if site.live_bytes or first.get(site.name, sites.NONE).live_bytes
     ]
 
 
