@@ -225,10 +225,12 @@ static bool route_free_large(void *p, uint32_t entry)
     if (entry == HAK_KIND_LARGE &&
         HAK_UNLIKELY(hak_load_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample) != 0))
         return hak_site_free_sample(p, entry);
+    if (HAK_HARDENED)
+        return hak_large_free(p, entry);
     struct hak_note note = *hak_large_note(p, entry);
     if (!hak_large_free(p, entry))
         return false;
-    if (!HAK_HARDENED && HAK_UNLIKELY(note.how != 0))
+    if (HAK_UNLIKELY(note.how != 0))
         hak_prof_freed(note.how, note.bytes);
     return true;
 }

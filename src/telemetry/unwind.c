@@ -45,7 +45,7 @@ struct unwind_stack {
 
 static bool stack_read(const struct unwind_stack *stack, uintptr_t at, uintptr_t *value)
 {
-    if (at < stack->low || at >= stack->high || stack->high - at < sizeof *value ||
+    if (at == 0 || at < stack->low || at >= stack->high || stack->high - at < sizeof *value ||
         at % sizeof *value != 0)
         return false;
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): within the stack */

@@ -188,7 +188,7 @@ static void state_restore(struct state *s, uint64_t reg)
 static void state_step_other(struct bytes *b, struct state *s, const struct common *c,
                              unsigned char op)
 {
-    int64_t offset;
+    int64_t offset = 0;
     uint64_t reg;
     switch (op) {
     case 0x00: /* nop */

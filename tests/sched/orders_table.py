@@ -39,8 +39,15 @@ LARGE_RECORD = kept("a correct program orders the allocation before the free; ke
 SAMPLE_SLOT = kept("not run: no scenario samples lifetimes; the slot's content passes from the thread that frees a "
                    "sample to the one that gets the next, as a block does through its slab")
 SITE_RULES = kept("not run: rules are read before the program begins; kept for who adds them later")
+METERED = kept("not run: no scenario profiles; one thread writes, and who comes later reads a copy of its memory (a fork) "
+               "or takes the heap's lock; the order keeps a block from being in two bins")
+PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
+               "by plain release and acquire")
 
 ORDERS = {
+    "cache/meter.c hak_metered_blocks load_acquire -> relaxed": METERED,
+    "cache/meter.c hak_cache_meter_take store_release -> relaxed": METERED,
+    "cache/meter.c hak_heap_unmeter_owner store_release -> relaxed": METERED,
     "cache/remote.c inbox_link_any cas_acq_rel -> acquire": by("blocks_lists"),
     "cache/remote.c inbox_link_any cas_acq_rel -> release": by("blocks_ends"),
     "cache/remote.c hak_inbox_push_any load_acquire -> relaxed": by("blocks_newcomers"),
@@ -107,6 +114,12 @@ ORDERS = {
     "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> acquire": SAMPLE_SLOT,
     "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> release": kept(
         "not needed: there is no name for a change that only releases"),
+    "telemetry/prof.c hak_prof_start store_release -> relaxed": PROFILE,
+    "telemetry/prof.c prof_site_of load_acquire -> relaxed": PROFILE,
+    "telemetry/prof.c prof_site_of cas_acq_rel -> acquire": PROFILE,
+    "telemetry/prof.c prof_site_of cas_acq_rel -> release": PROFILE,
+    "telemetry/prof.h hak_prof_period load_acquire -> relaxed": PROFILE,
+    "telemetry/prof_text.c prof_site load_acquire -> relaxed": PROFILE,
     "telemetry/rules.c hak_site_rule_group load_acquire -> relaxed": SITE_RULES,
     "telemetry/rules.c hak_sites_apply store_release -> relaxed": SITE_RULES,
 }
