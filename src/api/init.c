@@ -17,8 +17,7 @@ __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
     hak_options_read(environ);
-    if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats ||
-        *hak_options.policy != '\0')
+    if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
         hak_os_keep_stderr();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);
     if (hak_options.background_thread && !hak_background_start())

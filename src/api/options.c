@@ -259,11 +259,20 @@ static bool options_is_of_others(const char *s, size_t length)
     return false;
 }
 
+static uint64_t options_policy_prewarm(void)
+{
+    struct hak_policy_summary policy;
+    hak_policy_summary(&policy);
+    return policy.knobs.value[HAK_KNOB_PREWARM];
+}
+
 static void options_prewarm(void)
 {
     uint64_t want = hak_options.prewarm_superslabs;
     for (int i = 0; i < 8; i++)
         want += hak_options.prewarm_of_class[i];
+    if (want == 0)
+        want = options_policy_prewarm();
     size_t most = hak_os_address_space_limit() / 8 / HAK_SUPERSLAB_BYTES;
     if (want > most) {
         options_warn("prewarming is cut to an eighth of RLIMIT_AS", "", 0, "", "");

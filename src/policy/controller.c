@@ -18,6 +18,7 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
                             {"all", HAK_PREFAULT_ALL}}},
     [HAK_KNOB_SLACK] = {"slack", {{"quarter", 25}, {"none", 0}, {"any", 100}}},
     [HAK_KNOB_HUGE_KEEP] = {"huge_keep", {{"any", UINT64_MAX}, {"none", 0}, {"8m", 8 << 20}}},
+    [HAK_KNOB_PREWARM] = {"prewarm", {{"none", 0}, {"16m", 8}, {"64m", 32}}},
     [HAK_KNOB_SPARE] = {"spare", {{"4m", 4 << 20}, {"512k", 512 << 10}, {"32m", 32 << 20}}},
 };
 
@@ -160,6 +161,9 @@ static struct hint policy_hint(const struct hak_policy_snapshot *n,
     case HAK_KNOB_AGE:
         return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
                      : hint_if(aged >= MANY_SLOTS, HAK_COUNTER_AGED, aged);
+    case HAK_KNOB_PREWARM:
+        return hint_if(mapped > 0 && n->mapped_superslabs >= hak_knob_info[knob].arm[arm].value,
+                       HAK_COUNTER_MAPPED, n->mapped_superslabs);
     case HAK_KNOB_GROW:
         return hint_if(mapped > 1, HAK_COUNTER_MAPPED, mapped);
     case HAK_KNOB_HUGE_PAGES:

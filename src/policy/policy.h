@@ -32,6 +32,7 @@ enum hak_knob {
     HAK_KNOB_SLACK,
     HAK_KNOB_HUGE_KEEP,
     HAK_KNOB_SPARE,
+    HAK_KNOB_PREWARM,
     HAK_KNOBS
 };
 #define HAK_ARMS 3u /* named policies of a knob; the first is the fixed default */

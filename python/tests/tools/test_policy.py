@@ -66,7 +66,7 @@ def replay(path: Path) -> tuple[dict[str, str], str]:
 
 
 @pytest.mark.skipif(not REPLAY.exists(), reason="policy_replay is not built")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(policy=policies)
 def test_the_library_reads_writes_and_chooses_alike(policy: Policy) -> None:
     path = Path(f"/tmp/hakmem-test-{os.getpid()}.policy")

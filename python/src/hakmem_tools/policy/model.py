@@ -28,6 +28,7 @@ KNOBS: dict[str, tuple[str, str, str]] = {
     "slack": ("quarter", "none", "any"),
     "huge_keep": ("any", "none", "8m"),
     "spare": ("4m", "512k", "32m"),
+    "prewarm": ("none", "16m", "64m"),
 }
 """Each knob's arms, the default first: hak_knob_info in src/policy/controller.c."""
 
