@@ -13,7 +13,7 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat version help
+    printf '%s\n' run stat doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
@@ -49,17 +49,24 @@ _hakmem_run() {
     fi
 }
 
-# Options, or processes that run with hakmem: the word before is no option that takes a value.
+# Options, or processes that run with hakmem, with $2 also files; behind -- a command. The word before is no option that
+# takes a value.
 _hakmem_process() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    if [[ " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *" -- "* ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -f -- "$current")
+        return
+    fi
     case "$previous" in
-        -o | --output | --load) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        -o | --output | --load | --root) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
         --by) _hakmem_offer 'class fill age owner' ;;
         -d | --delay | -n | --iterations | --limit | --sort) ;;
         *)
             if [[ $current == -* ]]; then
                 _hakmem_offer "$1"
+            elif [[ -n ${2-} && -n $current && $current != [0-9]* ]]; then
+                mapfile -t COMPREPLY < <(compgen -f -- "$current")
             else
                 _hakmem_offer "$(grep -l /libhakmem /proc/[0-9]*/maps 2>/dev/null | cut -d/ -f3)"
             fi
@@ -75,6 +82,9 @@ _hakmem() {
     fi
     case "${COMP_WORDS[1]}" in
         run) _hakmem_run ;;
+        stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --help --' files ;;
+        doctor) _hakmem_process '--json --all --root --help --' ;;
+        explain) _hakmem_process '--json --help' files ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
         bench)
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
@@ -83,7 +93,6 @@ _hakmem() {
                 _hakmem_offer "list compare report docs"
             fi
             ;;
-        stat) _hakmem_process '--json --openmetrics --superslabs --samples --output --watch --help' ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
         version) ;;

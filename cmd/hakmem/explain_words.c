@@ -270,8 +270,11 @@ void hak_explain_print(const struct hak_explanation *e)
         (void)printf("%s: no allocation has failed.\n", e->who);
         return;
     }
-    (void)printf("%s: %" PRIu64 " allocations have failed; the last %zu are known.\n", e->who, all,
-                 e->count);
+    if (all == 1)
+        (void)printf("%s: one allocation has failed.\n", e->who);
+    else
+        (void)printf("%s: %" PRIu64 " allocations have failed; the last %zu are known.\n", e->who,
+                     all, e->count);
     for (size_t i = e->count; i > 0;) { /* the newest first */
         size_t end = i;
         struct explain_answer a = {0};

@@ -3,15 +3,22 @@
  * The hakmem command: what surrounds the allocator, in one small program that needs nothing but
  * libc.
  *
- *   main.c      which command                     external.c   commands that are programs of their
- * own run.c       `hakmem run`                      version.c    `hakmem version` target.c proves
- * that a takeover will work  script.c, secure.c, allocators.c   parts of the proof loader.c    asks
- * the program's loader         closure.c    does without it find.c      programs library.c    the
- * library elf_file.c  reads ELF files                   util.c       messages and text */
+ *   main.c      which command                 external.c  commands that are programs
+ *   run.c       `hakmem run`                  version.c   `hakmem version`
+ *   stat*.c     `hakmem stat`                 explain*.c  `hakmem explain`
+ *   doctor*.c   `hakmem doctor`               target.c    proves that a takeover will work
+ *   loader.c    asks the program's loader     script.c, secure.c, allocators.c: parts of that
+ *   closure.c   does without it               find.c      programs
+ *   library.c   the library                   elf_file.c  reads ELF files
+ *   remote*.c   another process's memory      core.c      that of a core file
+ *   image.c     the allocator in it           survey*.c   all its slabs and blocks
+ *   system.c    reads /proc and /sys          json*.c     writes and reads JSON
+ *   util.c      messages and text */
 #include "doctor.h"
 #include "explain.h"
 #include "external.h"
 #include "run.h"
+#include "samples.h"
 #include "stat.h"
 #include "util.h"
 #include "version.h"
@@ -34,6 +41,8 @@ static const struct command {
 } commands[] = {
     {"run", "run a program with hakmem as its memory allocator", main_run, hak_run_help},
     {"stat", "tell where the memory of a process is", hak_stat, hak_stat_help},
+    {"samples", "print the heap profile of a process", hak_samples, hak_samples_help},
+    {"ask", "ask a process to sample its heap", hak_ask, hak_ask_help},
     {"doctor", "look for what stands in the way of hakmem, or costs memory", hak_doctor,
      hak_doctor_help},
     {"explain", "tell why allocations of a process failed", hak_explain, hak_explain_help},
@@ -45,7 +54,8 @@ static const struct command {
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static const char usage[] = "Usage: hakmem COMMAND [ARGUMENT]...\n"
-                            "       hakmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n";
+                            "       hakmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+                            "       hakmem stat PID\n";
 
 static const struct command *main_find(const char *name)
 {

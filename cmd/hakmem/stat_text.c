@@ -72,7 +72,8 @@ static void text_below(const struct hak_survey *survey)
                      hak_bytes_text(c, survey->image->remote->swap_bytes));
     uint64_t failed = s->failures[0] + s->failures[1] + s->failures[2];
     if (failed != 0)
-        (void)printf("%" PRIu64 " allocations have failed; 'hakmem explain' says why\n", failed);
+        (void)printf("%" PRIu64 " allocation%s failed; 'hakmem explain' says why\n", failed,
+                     failed == 1 ? " has" : "s have");
     if (!survey->complete)
         (void)printf("The process changed while it was read; the figures may be a little off.\n");
 }

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hakmem_tools.bench import allocators, measure
+from hakmem_tools.bench import allocators, measure, runner
 from hakmem_tools.bench.allocators import Allocator
 from hakmem_tools.bench.places import BenchError, Places
 
@@ -120,3 +120,11 @@ def test_children_are_counted_and_a_failure_has_its_reason(built: Places) -> Non
     crash = ["sh", "-c", "kill -SEGV $$"]
     assert "SIGSEGV" in measure.count_instructions(crash, GLIBC)["problem"]
     assert "SIGSEGV" in measure.count_calls(crash, GLIBC)["problem"]
+
+
+def test_each_round_begins_with_another_allocator() -> None:
+    """Over all rounds each allocator is first about as often as any other."""
+    names = [Allocator(name, "", "") for name in "ABCD"]
+    rounds = [[a.name for a in runner.order_of(names, number, 2)] for number in range(2)]
+    assert rounds == [["A", "B", "C", "D"], ["C", "D", "A", "B"]]
+    assert [runner.order_of(names, n, 8)[0].name for n in range(8)] == list("AABBCCDD")

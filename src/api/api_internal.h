@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/snapshot.h"
-#include "heap/heap.h"
+#include "heap/profile.h"
 #include "os/trace.h"
 #include "policy/policy.h"
 #include "space/failure.h"
@@ -28,6 +28,9 @@ struct hak_options {
 #define HAK_POLICY_TEXT 1024u
     char policy[HAK_POLICY_TEXT]; /* "off", "FILE" or "learn:FILE" */
     bool cgroup;
+    bool prof, prof_leaks;
+    uint64_t prof_sample_bytes;
+    char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */
 };
 extern struct hak_options hak_options;
 
@@ -43,6 +46,10 @@ void hak_options_apply_limits(void);
 
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
+
+/* Starts the heap profile if it was asked for, and writes at the end of the process what was. */
+void hak_profile_begin(void);
+void hak_profile_end(void);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);

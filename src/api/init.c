@@ -17,8 +17,10 @@ __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
     hak_options_read(environ);
-    if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
+    if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats ||
+        hak_options.prof_leaks)
         hak_os_keep_stderr();
+    hak_profile_begin();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);
     if (hak_options.background_thread && !hak_background_start())
         hak_os_write_stderr(no_thread, sizeof no_thread - 1);
@@ -29,6 +31,7 @@ __attribute__((destructor)) static void init_end(void)
     int error = hak_policy_write(true);
     if (error != 0)
         hak_os_write_stderr(not_written, sizeof not_written - 1);
+    hak_profile_end();
     if (hak_options.stats)
         hak_report_summary();
     if (hak_options.stage_stats)

@@ -16,6 +16,7 @@ struct hak_options hak_options = {
     .huge_pages_from_mb = 16,
     .check_mismatch = 1,
     .cgroup = 1,
+    .prof_sample_bytes = HAK_PROF_DEFAULT_PERIOD,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS, OPTION_TEXT };
@@ -54,6 +55,10 @@ static const struct option options[] = {
     {"CHECK_MISMATCH", OPTION_FLAG, &hak_options.check_mismatch, 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
     {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
     {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
+    {"PROF", OPTION_FLAG, &hak_options.prof, 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
+    {"PROF_SAMPLE_BYTES", OPTION_NUMBER, &hak_options.prof_sample_bytes, HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
+    {"PROF_FILE", OPTION_TEXT, hak_options.prof_file, sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
+    {"PROF_LEAKS", OPTION_FLAG, &hak_options.prof_leaks, 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
@@ -80,7 +85,7 @@ static const struct {
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.
  */
-static const char *const options_of_others[] = {"CONF", "LIBRARY"};
+static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 
 #define PREFIX "HAKMEM_"
 #define PREFIX_LENGTH (sizeof PREFIX - 1)
@@ -169,15 +174,6 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
-static bool options_parse_text(const char *s, size_t length, char *value, size_t most)
-{
-    if (length > most)
-        return false;
-    memcpy(value, s, length);
-    value[length] = '\0';
-    return true;
-}
-
 /* "SIZE:MIB,SIZE:MIB" */
 static bool options_parse_caps(const char *s, size_t length)
 {
@@ -207,6 +203,12 @@ static bool options_is_replaced(const char *s, size_t length)
     return false;
 }
 
+static void options_copy(char *to, const char *value, size_t length)
+{
+    memcpy(to, value, length);
+    to[length] = '\0';
+}
+
 static void options_set(const char *name, size_t name_length, const char *value,
                         size_t value_length)
 {
@@ -219,13 +221,15 @@ static void options_set(const char *name, size_t name_length, const char *value,
             if (!options_parse_flag(value, value_length, o->value))
                 options_warn("bad value \"", value, value_length,
                              "\" (0 or 1 is wanted) for " PREFIX, o->name);
-        } else if (o->kind == OPTION_TEXT) {
-            if (!options_parse_text(value, value_length, o->value, o->most))
-                options_warn("the value is too long for " PREFIX, o->name, strlen(o->name), "", "");
         } else if (o->kind == OPTION_CAPS) {
             if (!options_parse_caps(value, value_length))
                 options_warn("bad value \"", value, value_length,
                              "\" (SIZE:MIB,SIZE:MIB is wanted, sizes to 64k) for " PREFIX, o->name);
+        } else if (o->kind == OPTION_TEXT) {
+            if (value_length > o->most)
+                options_warn("too long a value for " PREFIX, o->name, strlen(o->name), "", "");
+            else
+                options_copy(o->value, value, value_length);
         } else if (hak_text_parse_size(value, value_length, &number) && number <= o->most) {
             *(uint64_t *)o->value = number;
         } else {

@@ -40,6 +40,7 @@
 #define hak_exchange_acq_rel(p, v) HAK_EXCHANGE(p, v, acq_rel)
 
 #define hak_add_relaxed(p, v) HAK_FETCH(add, p, v, relaxed)
+#define hak_add_release(p, v) HAK_FETCH(add, p, v, release)
 #define hak_sub_relaxed(p, v) HAK_FETCH(sub, p, v, relaxed)
 #define hak_or_relaxed(p, v) HAK_FETCH(or, p, v, relaxed)
 #define hak_or_release(p, v) HAK_FETCH(or, p, v, release)

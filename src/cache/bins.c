@@ -12,6 +12,7 @@
  * few times, its sizes get the classes made for them. (A level between, four classes a doubling,
  * was measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
 #include "cache/cache_internal.h"
+#include "os/probes.h"
 #include "os/trace.h"
 
 #include <string.h>
@@ -83,14 +84,23 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
     hak_count_owner(&heap->stats.grown_bins, 1u);
 }
 
+void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
+{
+    hak_lock(&heap->lock);
+    if (heap->classes[cls].stack != NULL)
+        bins_grow(heap, cls, BIN_VOLUME_BYTES);
+    hak_unlock(&heap->lock);
+}
+
 #define COARSE_CARVINGS 8u
 
 /* The sizes that are placed in a coarse class get the classes made for them. */
 static void bins_refine(struct hak_heap *heap, unsigned cls)
 {
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        if (heap->front.tiny_kind[i] == cls * 2)
-            heap->front.tiny_kind[i] = hak_tables.tiny_kind[i];
+        if (hak_load_relaxed(&heap->front.tiny_true[i]) == cls * 2)
+            hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.tiny_kind[i]);
+    hak_heap_show_kinds_locked(heap);
 }
 
 /* The hardened build hands blocks out in an order that cannot be foreseen. */
@@ -186,6 +196,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
         hak_cache_pop(&heap->front, cls * 2u); /* starting the thread may have filled the bin */
     if (p != NULL)
         return p;
+    if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
+        return hak_cache_pop(&heap->front, cls * 2u);
     hak_registry_bury();
     hak_lock(&heap->lock);
     if (ch->stack == NULL)
@@ -200,7 +212,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
         hak_heap_collect_locked(heap);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))
         bins_rest_locked(heap);
-    bins_fill_locked(heap, cls, zero);
+    unsigned blocks = bins_fill_locked(heap, cls, zero);
+    HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
     return hak_cache_pop(&heap->front, cls * 2u);
@@ -230,6 +243,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
             (size_t)(top - ch->stack - count) * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, top - count);
     hak_count_owner(&heap->stats.drained_blocks, count);
+    HAK_PROBE2(drain, cls, count);
     HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
               {"left", hak_bin_blocks(heap, cls)});
     hak_heap_freed_locked(heap, cls, count);
@@ -255,8 +269,11 @@ void hak_cache_flush(struct hak_heap *heap)
 {
     hak_outbox_flush(heap);
     hak_lock(&heap->lock);
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
+            hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    }
     hak_heap_collect_locked(heap);
     hak_unlock(&heap->lock);
 }

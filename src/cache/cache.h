@@ -12,6 +12,10 @@
  * read-modify-write, no test for "no heap yet": a thread without one looks at a front in which
  * every bin is both empty and full.
  *
+ * There is one bin more than classes, which is always empty: the tables of kinds name it for the
+ * sizes that somebody watches, and so malloc takes the slow path for those. And there are metered
+ * bins, through which what malloc hands out can be counted: see meter.c. free knows neither.
+ *
  * The heap's lock is taken once a batch by the owner, and by others that look or adopt. Called by
  * the heap layer. */
 #pragma once
@@ -43,16 +47,22 @@ struct hak_bin {
     void **limit;         /* owner */
 };
 
+struct hak_meter;
+
 /* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may
  * lag behind, which sends a free to the slow path, where it is brought up to date. A thread without
  * a heap has slots 0 and only bins that are closed. */
 struct hak_front {
-    struct hak_bin bins[HAK_CLASSES]; /* first: addressed by front and kind alone */
+    struct hak_bin bins[HAK_BINS]; /* first: addressed by front and kind alone */
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
-    uint32_t tag;                      /* as in map entries: number << HAK_TAG_SHIFT; constant */
-    uint8_t tiny_kind[HAK_TINY_KINDS]; /* this thread's own: see bins.c */
+    uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
+    /* This thread's own: see bins.c. Written under the heap's lock, by others too; what malloc
+     * looks at may be closed, the true one is not. */
+    _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
+    _Atomic(uint8_t) tiny_true[HAK_TINY_KINDS];
+    struct hak_meter *meter; /* NULL: it was never metered */
 };
 
 /* Owner, under the heap's lock. */
@@ -84,6 +94,28 @@ struct hak_outbox_group {
     uintptr_t place; /* address of the slab + number of the word; 0: empty */
     uint64_t blocks;
 };
+
+#define HAK_METER_BLOCKS 60u
+#define HAK_METER_STACKS 4u
+
+/* A thread's metered bins, and what the profiler keeps of the thread. The owner's alone; made when
+ * profiling begins, kept for the heap's next thread. */
+struct hak_meter {
+    /* To the next sample point, for each of these classes and for all the rest. What is handed over
+     * ends before the class's next point, and is counted before it is allocated: with one count for
+     * all, whatever is allocated meanwhile would take the point away. */
+    int64_t left_bytes[HAK_METERED_CLASSES + 1];
+    uint64_t counted; /* a bit for each that has begun */
+    uint64_t random;
+    struct {
+        uintptr_t low, high;
+    } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
+    uint32_t next_stack;
+    uint8_t thin[HAK_METERED_CLASSES]; /* times that little was there: see meter.c */
+    uint8_t most[HAK_METERED_CLASSES]; /* blocks that are handed over at a time */
+    void *blocks[HAK_METERED_CLASSES][HAK_METER_BLOCKS + 1]; /* as a bin's stack: NULL below */
+};
+_Static_assert(sizeof(struct hak_meter) <= 16384, "records are powers of two");
 
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
@@ -178,8 +210,9 @@ static inline bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls
 /* The class in which this thread places a size up to HAK_SMALL_MAX. */
 static inline unsigned hak_front_class(const struct hak_front *front, size_t size_bytes)
 {
-    return size_bytes <= HAK_TINY_MAX ? front->tiny_kind[(size_bytes + 15) / 16] / 2u
-                                      : hak_class_of(size_bytes);
+    return size_bytes <= HAK_TINY_MAX
+               ? hak_load_relaxed(&front->tiny_true[(size_bytes + 15) / 16]) / 2u
+               : hak_class_of(size_bytes);
 }
 
 static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
@@ -234,6 +267,34 @@ void hak_cache_tick_any(void);
 
 /* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
 unsigned hak_cache_bin_capacity(unsigned cls);
+
+/* --- watched classes: every request for one of them comes to the slow path --- */
+
+enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHER_METER, HAK_WATCHERS };
+
+/* From now on this watcher sees the requests for these classes and no others. Any thread that
+ * holds no lock. */
+void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes);
+
+extern HAK_HIDDEN _Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
+
+static inline bool hak_cache_is_watched(enum hak_watcher watcher, unsigned cls)
+{
+    return hak_load_relaxed(&hak_watched[watcher][cls / 64]) >> cls % 64 & 1;
+}
+
+/* From now on the classes with metered bins go by those, unless they are watched; the others are
+ * watched. Any thread that holds no lock. */
+void hak_cache_set_metered(bool on);
+/* The heap's meter; made if need be. NULL: no memory. */
+struct hak_meter *hak_cache_meter(struct hak_heap *heap);
+/* A block of a class, and others from the class's bin to its metered bin, all of them counted in
+ * left_bytes[cls]. NULL: a sample point lies in the next block, or there is less than `least`
+ * blocks to hand over, and nothing was done. The heap has a meter. */
+void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
+#define HAK_METER_LEAST(most) ((most) / 4u)
+/* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
+void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

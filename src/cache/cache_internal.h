@@ -87,6 +87,17 @@ void hak_inbox_push_any(struct hak_slab *s);
 void hak_inbox_forward_any(struct hak_heap *heap);
 void hak_outbox_flush(struct hak_heap *heap);
 
+/* Returns what a metered bin holds to the bin of the class, which has room for it when it is empty.
+ * True: it is empty no longer. */
+bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls);
+unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
+
+/* The bin of a class, which is empty, may become larger: as if much was allocated in a row. */
+void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls);
+
+/* Brings what malloc looks at in line with the true kinds and the watched classes. */
+void hak_heap_show_kinds_locked(struct hak_heap *heap);
+
 /* Moves all slabs of a heap whose thread is gone to the shared heap. */
 void hak_heap_abandon(struct hak_heap *heap);
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */

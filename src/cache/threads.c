@@ -16,7 +16,7 @@
 static void *no_blocks[1];
 
 #define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
-#define BINS_CLOSED {[0 ... HAK_CLASSES - 1] = BIN_CLOSED}
+#define BINS_CLOSED {[0 ... HAK_BINS - 1] = BIN_CLOSED}
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
@@ -35,12 +35,60 @@ static struct hak_heap *registry_new_heap_locked(void)
         return NULL;
     memset(heap, 0, offsetof(struct hak_heap, stack_arena));
     heap->front.tag = ++hak_registry.last_tag << HAK_TAG_SHIFT;
-    memcpy(heap->front.tiny_kind, hak_tables.coarse_kind, sizeof heap->front.tiny_kind);
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);
+    hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
+    for (unsigned cls = 0; cls < HAK_BINS; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
     heap->next_heap = hak_load_relaxed(&hak_registry.all);
     hak_store_release(&hak_registry.all, heap); /* ORDER: [heap-list] walkers see a whole heap */
     return heap;
+}
+
+/* --- watched classes --- */
+
+_Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
+
+void hak_heap_show_kinds_locked(struct hak_heap *heap)
+{
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        hak_store_relaxed(&heap->front.tiny_kind[i],
+                          hak_kind_shown(hak_load_relaxed(&heap->front.tiny_true[i])));
+}
+
+static void watch_close(void)
+{
+    struct hak_class_set all = {{0}};
+    for (unsigned w = 0; w < HAK_WATCHERS; w++)
+        for (unsigned i = 0; i < 2; i++)
+            all.bits[i] |= hak_load_relaxed(&hak_watched[w][i]);
+    hak_classes_close(all);
+}
+
+void hak_cache_set_metered(bool on)
+{
+    struct hak_class_set others = {{0}};
+    for (unsigned cls = HAK_METERED_CLASSES; on && cls < HAK_CLASSES; cls++)
+        others.bits[cls / 64] |= UINT64_C(1) << cls % 64;
+    hak_store_relaxed(&hak_tables.metered, on);
+    hak_cache_watch(HAK_WATCHER_METER, others);
+}
+
+void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes)
+{
+    for (unsigned i = 0; i < 2; i++)
+        hak_store_relaxed(&hak_watched[watcher][i], classes.bits[i]);
+    /* A heap that is made meanwhile is in the list already, or is made with the new set: both
+     * happen under the registry's lock. */
+    hak_lock(&hak_registry.lock);
+    watch_close();
+    hak_unlock(&hak_registry.lock);
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        if (!hak_heap_lock_whole(h))
+            continue;
+        hak_heap_show_kinds_locked(h);
+        hak_unlock(&h->lock);
+    }
 }
 
 void hak_cache_refresh(struct hak_heap *heap)
@@ -73,8 +121,16 @@ struct hak_heap *hak_cache_thread_start(void)
     if (heap != NULL)
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
     hak_unlock(&hak_registry.lock);
-    if (heap != NULL)
-        hak_cache_refresh(heap), heap->end_rounds = 0;
+    if (heap == NULL)
+        return NULL;
+    hak_cache_refresh(heap);
+    heap->end_rounds = 0;
+    if (heap->front.meter != NULL)
+        memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
+    if (hak_heap_lock_whole(heap)) { /* a fork may have come between a change and this heap */
+        hak_heap_show_kinds_locked(heap);
+        hak_unlock(&heap->lock);
+    }
     return heap;
 }
 
@@ -188,7 +244,7 @@ static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usa
 {
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         size_t size = hak_class(cls)->size_bytes;
-        size_t in_bin = hak_bin_blocks(heap, cls);
+        size_t in_bin = hak_bin_blocks(heap, cls) + hak_metered_blocks(heap, cls);
         size_t used = 0;
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next) {
@@ -243,6 +299,9 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&hak_registry.dead, 1u);
     }
+    watch_close(); /* another thread may have been at it */
+    if (mine != NULL)
+        hak_heap_show_kinds_locked(mine); /* without the lock: there is one thread */
     struct hak_heap *fresh =
         hak_load_relaxed(&hak_orphans->lost) ? registry_new_heap_locked() : NULL;
     if (fresh != NULL)

@@ -56,7 +56,7 @@ HAK_ALWAYS_INLINE void *blocks_malloc(size_t bytes, uint32_t how)
     struct hak_front *front = hak_self;
     uint64_t kind;
     if (HAK_LIKELY(bytes < HAK_TINY_MAX))
-        kind = front->tiny_kind[bytes / 16 + 1];
+        kind = hak_load_relaxed(&front->tiny_kind[bytes / 16 + 1]);
     else if (bytes < HAK_SMALL_MAX)
         kind = hak_load_relaxed(&hak_tables.small_kind[bytes / 128 + 1]);
     else

@@ -166,7 +166,8 @@ static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t 
     uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
     struct hak_note *note = large_note(hak_slot_of(range), kind);
     const uint32_t guards = HARD_GUARD_FRONT | HARD_GUARD_BACK;
-    struct hak_note now = {size_bytes, (uint32_t)front, how | guards};
+    struct hak_note now = {
+        .bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how | guards};
     size_t end = large_end(&now);
     if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0)
         return false;
@@ -211,7 +212,7 @@ void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
     if (!zero) /* freed blocks are, unless somebody wrote to one since */
         hak_os_purge(range, large_range_bytes(range));
     struct hak_note *note = large_note(hak_slot_of(range), large_entry(range));
-    *note = (struct hak_note){size_bytes, (uint32_t)front, how};
+    *note = (struct hak_note){.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     large_seal(range, note);
     return range + front;
 }

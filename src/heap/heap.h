@@ -18,7 +18,7 @@ HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
     struct hak_front *front = hak_self;
     uint64_t kind;
     if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
-        kind = front->tiny_kind[(size_bytes + 15) / 16];
+        kind = hak_load_relaxed(&front->tiny_kind[(size_bytes + 15) / 16]);
     else if (size_bytes <= HAK_SMALL_MAX)
         kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
     else

@@ -2,7 +2,7 @@
  *
  * heap: slow paths of malloc and free: which layer serves a request, whose block it is that comes
  * back. */
-#include "heap/heap.h"
+#include "heap/profile.h"
 #include "space/failure.h"
 
 #include <errno.h>
@@ -21,14 +21,6 @@ static unsigned route_class_of(size_t bytes)
 {
     struct hak_heap *heap = hak_heap_self_slow();
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
-}
-
-static void *route_refill(struct hak_heap *heap, unsigned cls, bool *zero)
-{
-    void *p = hak_cache_refill(heap, cls, zero);
-    if (hak_cache_is_tick_due(heap))
-        hak_heap_tick_any();
-    return p;
 }
 
 static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
@@ -51,12 +43,17 @@ static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
 static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
+    hak_profile_notice_request();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
-    if (heap != NULL)
-        p = route_refill(heap, cls, zero);
-    else if (hak_heap_started())
+    if (heap != NULL) {
+        p = HAK_UNLIKELY(hak_prof_is_on()) ? hak_profile_small(heap, cls, align, zero)
+                                           : hak_cache_refill(heap, cls, zero);
+        if (hak_cache_is_tick_due(heap))
+            hak_heap_tick_any();
+    } else if (hak_heap_started()) {
         p = hak_cache_shared_alloc(cls, zero);
+    }
     return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
 }
 
@@ -75,11 +72,14 @@ static void *route_large(size_t bytes, size_t align, bool *zero)
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
+    hak_profile_notice_request();
     void *p = NULL;
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
     else if (hak_heap_self_slow() != NULL || hak_heap_started())
         p = route_large(bytes, align, zero);
+    if (HAK_UNLIKELY(hak_prof_is_on()) && p != NULL)
+        hak_profile_large(p);
     return p != NULL ? p
                      : route_no_memory(bytes, align,
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
@@ -90,6 +90,11 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
     bool zero;
     if (size_bytes > HAK_SMALL_MAX)
         return hak_heap_large(size_bytes, 1, &zero);
+    if (HAK_UNLIKELY(hak_prof_is_on()) && size_bytes <= HAK_TINY_MAX) {
+        void *p = hak_profile_try_metered(size_bytes);
+        if (p != NULL)
+            return p;
+    }
     return route_class(route_class_of(size_bytes), size_bytes, 1, &zero);
 }
 
@@ -101,7 +106,7 @@ void *hak_heap_calloc(size_t bytes)
         p = hak_heap_large(bytes, 1, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
-        p = hak_cache_pop(hak_self, cls * 2u);
+        p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
         if (p == NULL)
             p = route_class(cls, bytes, 1, &zero);
     }
@@ -125,7 +130,7 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
         return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
-    void *p = hak_cache_pop(hak_self, cls * 2u);
+    void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
     return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);
 }
 
@@ -143,6 +148,16 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
         hak_heap_free_slow(p);
 }
 
+static bool route_free_large(void *p, uint32_t entry)
+{
+    struct hak_note note = *hak_large_note(p, entry);
+    if (!hak_large_free(p, entry))
+        return false;
+    if (!HAK_HARDENED && HAK_UNLIKELY(note.how != 0))
+        hak_prof_freed(note.how, note.bytes);
+    return true;
+}
+
 /* What is not in a row of blocks of one other thread. */
 static HAK_NOINLINE bool route_free(void *p)
 {
@@ -152,7 +167,7 @@ static HAK_NOINLINE bool route_free(void *p)
         return false;
     hak_heap_notice_fork();
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
-        return hak_large_free(p, entry);
+        return route_free_large(p, entry);
     struct hak_front *front = hak_self;
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
@@ -203,7 +218,11 @@ void *hak_heap_realloc(void *p, size_t bytes)
     if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes))
         return p;
     if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
-        void *q = hak_large_try_resize(p, hak_map_lookup(p), bytes);
+        uint32_t entry = hak_map_lookup(p);
+        struct hak_note before = *hak_large_note(p, entry);
+        void *q = hak_large_try_resize(p, entry, bytes);
+        if (!HAK_HARDENED && q != NULL && (before.how != 0 || HAK_UNLIKELY(hak_prof_is_on())))
+            hak_profile_resized(q, &before);
         if (q != NULL)
             return q;
     }

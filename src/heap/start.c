@@ -3,6 +3,7 @@
  * heap: the first call of the process, the first and the last of a thread, and fork. There is no
  * constructor that anything here depends on: whoever comes first starts it. */
 #include "heap/heap.h"
+#include "heap/profile.h"
 #include "policy/policy.h"
 #include "space/failure.h"
 
@@ -111,6 +112,7 @@ void hak_heap_fork_child(void)
     hak_failure_fork_child();
     hak_policy_fork_child();
     hak_pool_fork_child();
+    hak_prof_fork_child();
     if (!hak_heap_started())
         return; /* another thread was starting the process: the child starts anew */
     bool heapless = hak_self == &hak_front_none || hak_self == &hak_front_shared;

@@ -29,6 +29,7 @@ static void *huge_publish(const struct hak_whole *w)
     struct hak_superslab *r = huge_record(w->first);
     r->huge.mapped_bytes = w->mapped_bytes;
     r->huge.superslabs = w->superslabs;
+    r->huge.note = (struct hak_note){0};
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
                       HAK_KIND_HUGE); /* ORDER: [large-entry] */

@@ -23,6 +23,12 @@
  * memory. */
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 
+/* A block of a size class that the heap profile has sampled: has a run of slots to itself, but is
+ * as large as its class says. NULL: out of memory. */
+void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero);
+/* `entry` is what the map said of p's slot: kind large or huge. What its owner has noted of it. */
+struct hak_note *hak_large_note(const void *p, uint32_t entry);
+
 /* `entry` is what the map said of p's slot: kind large or huge. False when p is not the beginning
  * of the block, or the block has been freed meanwhile: nothing was done. */
 bool hak_large_free(void *p, uint32_t entry);

@@ -45,7 +45,21 @@ static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
                                                                                   : slots;
 }
 
-static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, bool *zero)
+/* How large the block counts, and how large the program takes it to be. */
+static size_t runs_small_bytes(const struct hak_slab *s)
+{
+    return HAK_HARDENED ? 0 : s->note.small_bytes;
+}
+
+static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: counts down too */
+{
+    size_t bytes = runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes;
+    hak_add_relaxed(&hak_large_counters.large_bytes, bytes * blocks);
+    hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
+}
+
+static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, uint32_t small,
+                        bool *zero)
 {
     size_t slot;
     unsigned slots = runs_slots_coloured(bytes, align_bytes);
@@ -54,18 +68,18 @@ static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, 
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
     s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
-    hak_add_relaxed(&hak_large_counters.large_bytes, s->large_bytes);
-    hak_add_relaxed(&hak_large_counters.large_blocks, 1u);
+    s->note = (struct hak_note){.small_bytes = small};
+    runs_count(s, 1);
     /* ORDER: [large-entry] the record is whole */
     hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
     return hak_slot_address(slot) + s->large_colour;
 }
 
-static void runs_release(size_t slot, size_t bytes)
+static void runs_release(size_t slot)
 {
-    hak_sub_relaxed(&hak_large_counters.large_bytes, bytes);
-    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
-    hak_pool_release_any(slot, runs_slots(bytes), HAK_POOL_LABEL_RUN, false);
+    const struct hak_slab *s = hak_slab_record(slot);
+    runs_count(s, (size_t)-1);
+    hak_pool_release_any(slot, runs_slots(s->large_bytes), HAK_POOL_LABEL_RUN, false);
 }
 
 /* Gives back the slots of a block behind the first `keep`. */
@@ -120,8 +134,20 @@ void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
     size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
     if (size_bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
-        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, zero);
+        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, 0, zero);
     return hak_huge_alloc(size_bytes, align_bytes, zero);
+}
+
+void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
+{
+    return runs_alloc(size_bytes, align_bytes, 1, (uint32_t)size_bytes, zero);
+}
+
+struct hak_note *hak_large_note(const void *p, uint32_t entry)
+{
+    size_t slot = hak_slot_of(p);
+    return entry == HAK_KIND_HUGE ? &hak_superslab(slot / HAK_SLOTS)->huge.note
+                                  : &hak_slab_record(slot)->note;
 }
 
 static bool large_begins(const void *p, uint32_t entry)
@@ -139,7 +165,7 @@ bool hak_large_free(void *p, uint32_t entry)
     if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))
         return false;
     if (entry == HAK_KIND_LARGE)
-        runs_release(slot, hak_slab_record(slot)->large_bytes);
+        runs_release(slot);
     else
         hak_huge_free(slot / HAK_SLOTS);
     return true;
@@ -153,7 +179,7 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
     if (entry == HAK_KIND_HUGE)
         return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
     const struct hak_slab *s = hak_slab_record(slot);
-    return s->large_bytes - s->large_colour;
+    return runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes - s->large_colour;
 }
 
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)

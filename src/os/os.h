@@ -108,6 +108,44 @@ int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got);
 /* Writes a file of this name, at once: a reader finds the old one or the new one. */
 int hak_os_write_file(const char *path, const char *text, size_t bytes);
 
+/* --- files: for what the program has asked to be written --- */
+
+/* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only.
+ */
+int hak_os_open(const char *path, bool write);
+/* Bytes read; 0 at the end and on errors. */
+size_t hak_os_read(int file, char *buffer, size_t bytes);
+bool hak_os_write(int file, const char *text, size_t bytes);
+void hak_os_close(int file);
+uint64_t hak_os_process_id(void);
+
+/* --- the program as it is loaded --- */
+
+struct hak_registers {
+    uintptr_t pc, sp, fp;
+};
+/* Of the caller. */
+HAK_ALWAYS_INLINE struct hak_registers hak_os_registers(void)
+{
+    struct hak_registers r = {0};
+#if defined(__x86_64__)
+    __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
+                     : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.fp));
+#elif defined(__aarch64__)
+    __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"
+                     : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.fp));
+#endif
+    return r;
+}
+/* The table with which frames of the code at an address are unwound (.eh_frame_hdr); NULL if there
+ * is none. Lock-free, from glibc 2.35 on. */
+const unsigned char *hak_os_unwind_table(uintptr_t pc);
+/* The name of what is loaded at an address ("" for the program itself), and the difference of its
+ * addresses from those in its file; NULL: nothing is. */
+const char *hak_os_image_of(uintptr_t pc, uintptr_t *base);
+/* The readable mapping that contains an address. False: there is none, or no /proc. Slow. */
+bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high);
+
 /* --- for the hardened build only (guard_linux.c, random.c) --- */
 
 /* Makes pages inaccessible, or accessible again with what they had. Returns 0 or an errno. */

@@ -47,7 +47,7 @@ struct hak_superslab {
         struct {                           /* a huge block begins here; its owner alone */
             size_t mapped_bytes;
             size_t superslabs;
-            struct hak_note note; /* of the hardened build */
+            struct hak_note note;
         } huge;
     };
 };

@@ -48,8 +48,10 @@ static void classes_place(unsigned cls, size_t *tiny, size_t *small)
         hak_tables.tiny_kind[*tiny] = (uint8_t)(2 * cls);
     if (hak_class(cls)->fine || cls == HAK_CLASS_ALIGNED)
         return;
-    for (; *small * 128 <= size; (*small)++)
+    for (; *small * 128 <= size; (*small)++) {
+        hak_store_relaxed(&hak_tables.small_true[*small], (uint8_t)(2 * cls));
         hak_store_relaxed(&hak_tables.small_kind[*small], (uint8_t)(2 * cls));
+    }
 }
 
 void hak_classes_start(void)
@@ -70,6 +72,23 @@ void hak_classes_refine(unsigned cls)
     if (cls == 0 || !hak_class(cls - 1)->fine)
         return;
     size_t i = hak_class(cls - 1)->size_bytes / 128;
-    for (; hak_load_relaxed(&hak_tables.small_kind[i]) == cls * 2; i--)
-        hak_store_relaxed(&hak_tables.small_kind[i], (uint8_t)((cls - 1) * 2));
+    uint8_t finer = (uint8_t)((cls - 1) * 2);
+    for (; hak_load_relaxed(&hak_tables.small_true[i]) == cls * 2; i--) {
+        uint8_t before = (uint8_t)(cls * 2);
+        hak_store_relaxed(&hak_tables.small_true[i], finer);
+        hak_cas_relaxed(&hak_tables.small_kind[i], &before, hak_kind_shown(finer));
+    }
+}
+
+void hak_classes_close(struct hak_class_set classes)
+{
+    for (unsigned i = 0; i < 2; i++)
+        hak_store_relaxed(&hak_tables.closed[i], classes.bits[i]);
+    for (size_t i = 0; i <= HAK_SMALL_MAX / 128; i++) {
+        uint8_t kind;
+        do {
+            kind = hak_load_relaxed(&hak_tables.small_true[i]);
+            hak_store_relaxed(&hak_tables.small_kind[i], hak_kind_shown(kind));
+        } while (kind != hak_load_relaxed(&hak_tables.small_true[i])); /* refined meanwhile */
+    }
 }

@@ -10,6 +10,9 @@
  * which writes a byte in each page, takes 0.6 of the time.) Behind it comes a class of just 64 KiB,
  * for aligned blocks.
  *
+ * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
+ * slow path sees every request of that size. What the size's class is stays in the true tables.
+ *
  * Each class in use costs a slab that is partly empty and a few blocks in a bin, so of the large
  * ones every other is left out (`fine`) until the process has so much memory in the class above it
  * that what its blocks waste weighs more. (All of them from the start cost python3 2 MiB of 30; the
@@ -19,12 +22,24 @@
 #include "space/space.h"
 
 #define HAK_CLASSES 76u
+#define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
+/* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
+#define HAK_METERED_CLASSES 32u
+#define HAK_KIND_METERED (HAK_KIND_CLOSED + 2u)
+#define HAK_BINS (HAK_CLASSES + 1u + HAK_METERED_CLASSES)
+_Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
 #define HAK_CLASS_ALIGNED (HAK_CLASSES - 1u)
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
+
+/* A set of classes, a bit each. */
+struct hak_class_set {
+    uint64_t bits[2];
+};
+_Static_assert(HAK_CLASSES <= 128, "a bit for each");
 
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
@@ -44,7 +59,10 @@ struct hak_class_tables {
     uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32 */
     uint8_t tiny_kind[HAK_TINY_KINDS];   /* all there are */
     /* Atomic: a thread without a heap may look before the start, and it may be refined. */
-    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1];
+    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1]; /* for fast paths: may be closed */
+    _Atomic(uint8_t) small_true[HAK_SMALL_MAX / 128 + 1];
+    _Atomic(uint64_t) closed[2]; /* classes of which the fast paths' tables are closed */
+    _Atomic(bool) metered;       /* the others of the first classes go by their metered bins */
     struct hak_class classes[HAK_CLASSES];
 };
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
@@ -53,14 +71,27 @@ void hak_classes_start(void);
 /* From now on the sizes for which there is a fine class below `cls` go there. Any thread, at any
  * time after the start. */
 void hak_classes_refine(unsigned cls);
+/* Closes small_kind for these classes and opens it for the others. One thread at a time. */
+void hak_classes_close(struct hak_class_set classes);
 
 /* size <= HAK_SMALL_MAX. */
 static inline unsigned hak_class_of(size_t size_bytes)
 {
     unsigned kind = size_bytes <= HAK_TINY_MAX
                         ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
-                        : hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
+                        : hak_load_relaxed(&hak_tables.small_true[(size_bytes + 127) / 128]);
     return kind / 2;
+}
+
+/* What a fast path's table says where the true one says `kind`. */
+static inline uint8_t hak_kind_shown(uint8_t kind)
+{
+    uint64_t closed = hak_load_relaxed(&hak_tables.closed[kind / 128]);
+    if (closed >> kind / 2 % 64 & 1)
+        return HAK_KIND_CLOSED;
+    return kind < HAK_METERED_CLASSES * 2 && hak_load_relaxed(&hak_tables.metered)
+               ? (uint8_t)(HAK_KIND_METERED + kind)
+               : kind;
 }
 
 static inline const struct hak_class *hak_class(unsigned cls)

@@ -56,7 +56,7 @@ struct hak_slab {
     _Atomic(uint64_t) *remote_bits;
     _Atomic(uint64_t) remote_word;
     _Atomic(bool) in_inbox;
-    struct hak_note note; /* large blocks of the hardened build */
+    struct hak_note note; /* large blocks only */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "an owner's line and a line for any thread");
 

@@ -30,11 +30,14 @@
 #define HAK_WORD_SHIFT 4
 #define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
 
-/* What the hardened build knows of a large or huge block; in its record. */
+/* What a layer above knows of a large or huge block; in its record. Zero when the block is new. */
 struct hak_note {
-    size_t bytes;         /* that were asked for */
-    uint32_t front_bytes; /* where in the range the block begins */
-    uint32_t how;
+    size_t bytes; /* hardened build: that were asked for; else: of a sample of the heap profile */
+    union {
+        uint32_t front_bytes; /* hardened build: where in the range the block begins */
+        uint32_t small_bytes; /* else: of a sampled block of a size class; 0: it is a large one */
+    };
+    uint32_t how; /* hardened build: how it was made; else: the sample's site, 0: no sample */
 };
 
 /* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here.

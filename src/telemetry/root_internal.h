@@ -8,6 +8,7 @@
 #include "large/large_internal.h"
 #include "pool/pool_internal.h"
 #include "space/space_internal.h"
+#include "telemetry/prof.h"
 #include "telemetry/root.h"
 
 #define HAK_ROOT_SIZES                                                                             \
@@ -24,6 +25,7 @@
         [HAK_ROOT_HEAP] = sizeof(struct hak_heap),                                                 \
         [HAK_ROOT_SLAB] = sizeof(struct hak_slab),                                                 \
         [HAK_ROOT_RECORD] = sizeof(struct hak_superslab),                                          \
+        [HAK_ROOT_SAMPLES] = sizeof(struct hak_prof),                                              \
     }
 
 /* Members that readers use change places more often than structures change sizes. Each has another

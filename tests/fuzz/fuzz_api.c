@@ -302,7 +302,9 @@ static void do_control(struct fuzz_input *in)
     const char *known = hakmem_ctl_name(which);
     if (known != NULL) {
         fuzz_check(hakmem_ctl(known, &value, NULL) == 0, "%s cannot be read", known);
-        fuzz_check(hakmem_ctl(known, NULL, &cap) == EPERM, "%s can be set", known);
+        bool option = strncmp(known, "option.", strlen("option.")) == 0;
+        fuzz_check(hakmem_ctl(known, NULL, option ? &value : &cap) == (option ? 0 : EPERM),
+                   "%s: only options can be set", known);
         return;
     }
     uint64_t size = fuzz_number(in, 3);

@@ -59,6 +59,10 @@ class Library:
             found.append(name.decode())
         return found
 
+    def figures(self) -> list[str]:
+        """Of those that cannot be set."""
+        return [name for name in self.names() if not name.startswith("option.")]
+
     def text(self, function: str) -> str:
         """What stats_json or last_failures writes: asked for its length first."""
         call = getattr(self, function)

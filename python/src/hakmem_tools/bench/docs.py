@@ -109,7 +109,7 @@ def bars_picture(rows: list[Row], value: str, title: str, path: Path) -> Path:
 def head(result: Result, source: str) -> list[str]:
     """Where the figures come from."""
     machine = result["machine"]
-    rounds = f"{result['rounds']} rounds, interleaved (A B C A B C)"
+    rounds = f"{result['rounds']} rounds, interleaved, each beginning elsewhere (A B C, B C A)"
     return [
         GENERATED,
         "",

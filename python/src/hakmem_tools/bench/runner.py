@@ -211,14 +211,21 @@ def waits_idle(plan: Plan, benchmark: Benchmark, number: int) -> bool:
     return benchmark.idle and number < plan.idle_rounds
 
 
+def order_of(allocators: Sequence[Allocator], number: int, rounds: int) -> list[Allocator]:
+    """The order of a round: each begins elsewhere, because who runs after a pause pays for memory that the host of a
+    virtual machine has taken back meanwhile."""
+    first = number * len(allocators) // rounds
+    return [*allocators[first:], *allocators[:first]]
+
+
 def measure_rounds(job: Job, listener: Listener) -> dict[str, Any]:
-    """All rounds of a benchmark: A B C A B C. One that hit the time limit does not get another try."""
+    """All rounds of a benchmark: A B C, B C A. One that hit the time limit does not get another try."""
     plan = job.plan
     results: dict[str, Any] = {a.name: {"problem": "", "runs": []} for a in plan.allocators}
     rounds = rounds_of(plan, job.benchmark)
     for number in range(rounds):
         idle = waits_idle(plan, job.benchmark, number)
-        for allocator in plan.allocators:
+        for allocator in order_of(plan.allocators, number, rounds):
             runs = results[allocator.name]["runs"]
             if not (runs and runs[-1]["problem"].startswith("not done after")):
                 what = f"round {number + 1} of {rounds}, {allocator.name}"

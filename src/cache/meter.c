@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * cache: metered bins. While they are in use, malloc pops from a bin into which nobody frees, and
+ * which the slow path fills, from the class's own bin, with a few blocks at a time. So all that
+ * malloc hands out can be counted, and stopped at any block, for the cost of one slow path in many
+ * calls; free does what it always does.
+ *
+ *   free pushes ->  bin of the class  -- slow path, counted -->  metered bin  -> malloc pops
+ *
+ * Only the owning thread touches any of it. Called by the slow paths of heap. */
+#include "cache/cache_internal.h"
+
+#include <string.h>
+
+#define METER_THIN_TURNS 4u
+#define METER_MOST_BYTES 4096u
+
+static struct hak_bin *meter_bin(struct hak_heap *heap, unsigned cls)
+{
+    return &heap->front.bins[HAK_KIND_METERED / 2 + cls];
+}
+
+static unsigned meter_most_blocks(unsigned cls)
+{
+    return (unsigned)hak_min(HAK_METER_BLOCKS, METER_MOST_BYTES / hak_class(cls)->size_bytes);
+}
+
+struct hak_meter *hak_cache_meter(struct hak_heap *heap)
+{
+    struct hak_meter *m = heap->front.meter;
+    if (HAK_LIKELY(m != NULL))
+        return m;
+    m = hak_meta_alloc(sizeof *m);
+    if (m == NULL)
+        return NULL;
+    memset(m, 0, offsetof(struct hak_meter, blocks));
+    for (unsigned cls = 0; cls < HAK_METERED_CLASSES; cls++) {
+        m->blocks[cls][0] = NULL;
+        m->most[cls] = (uint8_t)meter_most_blocks(cls);
+        meter_bin(heap, cls)->limit = m->blocks[cls]; /* always full: nobody pushes */
+        hak_store_relaxed(&meter_bin(heap, cls)->top, m->blocks[cls]);
+    }
+    heap->front.meter = m;
+    return m;
+}
+
+unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls)
+{
+    if (cls >= HAK_METERED_CLASSES || heap->front.meter == NULL)
+        return 0;
+    void **top = hak_load_acquire(&meter_bin(heap, cls)->top); /* ORDER: [metered] */
+    return (unsigned)(top - heap->front.meter->blocks[cls]);
+}
+
+/* A fork may copy a thread's memory between any two stores, and the blocks are then freed in the
+ * child for a thread that is no more: so they are in neither bin for a moment, never in both. */
+void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least)
+{
+    struct hak_meter *m = heap->front.meter;
+    void **to = m->blocks[cls];
+    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    size_t size = hak_class(cls)->size_bytes;
+    size_t blocks = hak_min(hak_bin_blocks(heap, cls), m->most[cls]);
+    if (HAK_UNLIKELY((int64_t)(blocks * size) > m->left_bytes[cls]))
+        blocks = m->left_bytes[cls] < 0 ? 0 : (size_t)m->left_bytes[cls] / size;
+    if (HAK_UNLIKELY(blocks < least || hak_load_relaxed(&meter_bin(heap, cls)->top) != to))
+        return NULL;
+    m->left_bytes[cls] -= (int64_t)(blocks * size);
+    void *p = *top;
+    memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
+    hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);
+    hak_store_release(&meter_bin(heap, cls)->top, to + blocks - 1); /* ORDER: [metered] */
+    return p;
+}
+
+/* What a thread frees and allocates in turn keeps its number: a few blocks go round for ever, and
+ * the slow path comes every few calls. Then more are put into circulation. */
+void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
+{
+    void *few[HAK_METER_BLOCKS + 1];
+    unsigned count = 0;
+    bool zero;
+    if (HAK_LIKELY(hak_bin_blocks(heap, cls) >= HAK_METER_LEAST(heap->front.meter->most[cls])) ||
+        ++heap->front.meter->thin[cls] % METER_THIN_TURNS != 0)
+        return;
+    while ((few[count] = hak_cache_pop(&heap->front, cls * 2u)) != NULL)
+        count++;
+    hak_bins_grow_owner(heap, cls);
+    few[count] = hak_cache_refill(heap, cls, &zero);
+    count += few[count] != NULL;
+    while (count-- > 0)
+        if (!hak_cache_push(&heap->front, cls * 2u, few[count]))
+            hak_cache_overflow(heap, cls, few[count]);
+}
+
+bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls)
+{
+    unsigned blocks = hak_metered_blocks(heap, cls);
+    if (HAK_LIKELY(blocks == 0))
+        return false;
+    void **from = heap->front.meter->blocks[cls];
+    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    hak_store_relaxed(&meter_bin(heap, cls)->top, from);
+    memcpy(top + 1, from + 1, blocks * sizeof(void *));
+    hak_store_release(&heap->front.bins[cls].top, top + blocks); /* ORDER: [metered] */
+    return true;
+}

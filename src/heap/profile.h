@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * heap: where allocation and the heap profile meet: counts the bytes that a thread is given, and
+ * makes a block a sample when a sample point lies in it. For route.c, and api, which switches it.
+ *
+ * A sampled block of a size class has a run of slots of the large layer to itself, of which only
+ * its own pages are touched; so free finds it by its kind, and free of all others is what it was.
+ * The thread's own fast paths go by metered bins (cache/meter.c) while profiling is on. Threads
+ * without a heap (starting, ending) are not counted. */
+#pragma once
+
+#include "heap/heap.h"
+#include "telemetry/prof.h"
+#include "telemetry/root.h"
+
+/* As hak_prof_start and hak_prof_stop, and all threads are told. Any thread without a lock. */
+int hak_profile_start(uint64_t period_bytes);
+void hak_profile_stop(void);
+
+/* Does what the hakmem command has asked for. */
+void hak_profile_answer_slow(void);
+
+/* Slow paths call it when they hold no lock. */
+static inline void hak_profile_notice_request(void)
+{
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]) != 0))
+        hak_profile_answer_slow();
+}
+
+/* The shortest way: blocks from the class's bin for the metered bin that malloc found empty. NULL:
+ * it is to go the long way. */
+static inline void *hak_profile_try_metered(size_t size_bytes)
+{
+    struct hak_front *front = hak_self;
+    unsigned kind = hak_load_relaxed(&front->tiny_kind[(size_bytes + 15) / 16]);
+    if (front->meter == NULL || kind < HAK_KIND_METERED)
+        return NULL;
+    unsigned cls = (kind - HAK_KIND_METERED) / 2;
+    return hak_cache_meter_take(hak_heap_of_front(front), cls,
+                                HAK_METER_LEAST(front->meter->most[cls]));
+}
+
+/* A block of a class of which malloc's bin was empty; as hak_cache_refill. */
+void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes, bool *zero);
+/* A large or huge block has been given out. */
+void hak_profile_large(const void *p);
+/* A block has another size, and perhaps another place; `before` is its note of before. */
+void hak_profile_resized(const void *p, const struct hak_note *before);

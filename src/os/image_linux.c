@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * os: the program as it is loaded: where its unwind tables are, and what is mapped. See os.h. */
+#include "os/os.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+/* Of glibc 2.35; where there is none, frames are followed by their pointers only. */
+#pragma weak _dl_find_object
+
+/* The header of the file that this code is part of: the library's, or that of a program that it is
+ * linked with. A static program has _dl_find_object only if something else needs it. */
+extern const ElfW(Ehdr) __ehdr_start HAK_HIDDEN __attribute__((weak));
+
+/* The table of the own file, for its own code. */
+static const unsigned char *image_own_table(uintptr_t pc)
+{
+    const ElfW(Ehdr) *header = &__ehdr_start;
+    HAK_OPAQUE(header);
+    if (header == NULL)
+        return NULL;
+    /* NOLINTNEXTLINE(bugprone-casting-through-void): headers follow the header */
+    const ElfW(Phdr) *p = (const void *)((const char *)header + header->e_phoff);
+    uintptr_t base = header->e_type == ET_DYN ? (uintptr_t)header : 0;
+    const unsigned char *table = NULL;
+    bool within = false;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        within |= p[i].p_type == PT_LOAD && pc - base - p[i].p_vaddr < p[i].p_memsz;
+        if (p[i].p_type == PT_GNU_EH_FRAME) /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            table = (const unsigned char *)(base + p[i].p_vaddr);
+    }
+    return within ? table : NULL;
+}
+
+const unsigned char *hak_os_unwind_table(uintptr_t pc)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object found;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a return address */
+    if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0)
+        return found.dlfo_eh_frame;
+#endif
+    return image_own_table(pc);
+}
+
+const char *hak_os_image_of(uintptr_t pc, uintptr_t *base)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object found;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a return address */
+    if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0) {
+        *base = found.dlfo_link_map->l_addr;
+        return found.dlfo_link_map->l_name;
+    }
+#else
+    (void)pc, (void)base;
+#endif
+    return NULL;
+}
+
+/* One line of /proc/self/maps, taken in character by character: "low-high rwxp ...". */
+struct image_line {
+    uintptr_t low, high;
+    unsigned at; /* 0: low, 1: high, 2: the letter of reading, 3: the rest */
+    bool readable;
+};
+
+static void image_take(struct image_line *line, char c)
+{
+    if (line->at < 2 && c != '-' && c != ' ') {
+        uintptr_t digit = (uintptr_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+        uintptr_t *number = line->at == 0 ? &line->low : &line->high;
+        *number = *number * 16 + digit;
+    } else if (line->at < 3) {
+        line->readable = c == 'r';
+        line->at++;
+    }
+}
+
+bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high)
+{
+    char piece[512]; /* the stack may be small */
+    bool found = false;
+    struct image_line line = {0};
+    int file = hak_os_open("/proc/self/maps", false);
+    if (file < 0)
+        return false;
+    for (size_t got; !found && (got = hak_os_read(file, piece, sizeof piece)) != 0;) {
+        for (size_t i = 0; i < got && !found; i++) {
+            if (piece[i] != '\n') {
+                image_take(&line, piece[i]);
+                continue;
+            }
+            found = address >= line.low && address < line.high && line.readable;
+            *low = line.low;
+            *high = line.high;
+            line = (struct image_line){0};
+        }
+    }
+    hak_os_close(file);
+    return found;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of heap: the heap profile: that its estimates have the right expectation, and that
+ * sampled blocks are blocks like all others. */
+#include "heap_support.h"
+
+#include "heap/profile.h"
+
+#include <math.h>
+
+struct sums {
+    double live_objects, live_bytes, objects, bytes;
+    uint64_t samples, live_samples;
+};
+
+static struct sums sums(void)
+{
+    struct sums s = {0};
+    double one = 1 << HAK_PROF_OBJECT_SHIFT;
+    for (uint32_t i = 0; i < hak_load_relaxed(&hak_prof.sites); i++) {
+        struct hak_prof_site *site = &hak_prof.site[i];
+        s.objects += (double)hak_load_relaxed(&site->allocated.objects) / one;
+        s.live_objects -= (double)hak_load_relaxed(&site->freed.objects) / one;
+        s.bytes += (double)hak_load_relaxed(&site->allocated.bytes);
+        s.live_bytes -= (double)hak_load_relaxed(&site->freed.bytes);
+        s.samples += hak_load_relaxed(&site->allocated.samples);
+        s.live_samples -= hak_load_relaxed(&site->freed.samples);
+    }
+    s.live_objects += s.objects;
+    s.live_bytes += s.bytes;
+    s.live_samples += s.samples;
+    return s;
+}
+
+static void start(uint64_t period)
+{
+    fake_os_set_random(12345);
+    release(allocate(1));
+    assert_int_equal(hak_profile_start(period), 0);
+}
+
+#define SIGMAS 4.0
+
+/* What was really allocated, and the variance that the estimates have. */
+struct truth {
+    double objects, bytes, objects_variance, bytes_variance;
+};
+
+static void truth_add(struct truth *t, double bytes, double period)
+{
+    double p = -expm1(-bytes / period);
+    t->objects += 1;
+    t->bytes += bytes;
+    t->objects_variance += (1 - p) / p;
+    t->bytes_variance += bytes * bytes * (1 - p) / p;
+}
+
+static bool near(double estimate, double truth, double variance)
+{
+    double off = fabs(estimate - truth) / sqrt(variance);
+    printf("estimate %.0f, truth %.0f: %.2f standard deviations\n", estimate, truth, off);
+    return off < SIGMAS;
+}
+
+#define BLOCKS 60000u
+#define PERIOD 8192
+
+static size_t some_size(struct unit_random *r)
+{
+    static const size_t limits[] = {64, 500, 3000, 60000, 200000, 3 * MIB};
+    unsigned i = (unsigned)unit_below(r, 100);
+    return 1 + unit_below(r, limits[i < 50   ? 0
+                                    : i < 80 ? 1
+                                    : i < 95 ? 2
+                                    : i < 98 ? 3
+                                    : i < 99 ? 4
+                                             : 5]);
+}
+
+static void estimates_have_the_right_expectation(void **state)
+{
+    (void)state;
+    static char *held[BLOCKS / 8];
+    struct unit_random r = {99};
+    struct truth all = {0};
+    struct truth live = {0};
+    start(PERIOD);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        unsigned at = (unsigned)unit_below(&r, UNIT_COUNT(held));
+        if (held[at] != NULL)
+            release(held[at]);
+        held[at] = allocate(some_size(&r));
+        truth_add(&all, (double)hak_heap_usable_bytes(held[at]), PERIOD);
+    }
+    for (unsigned at = 0; at < UNIT_COUNT(held); at++) {
+        if (held[at] != NULL && at % 3 == 0)
+            truth_add(&live, (double)hak_heap_usable_bytes(held[at]), PERIOD);
+        else if (held[at] != NULL)
+            release(held[at]);
+    }
+    struct sums s = sums();
+    assert_true(near(s.objects, all.objects, all.objects_variance));
+    assert_true(near(s.bytes, all.bytes, all.bytes_variance));
+    assert_true(near(s.live_objects, live.objects, live.objects_variance));
+    assert_true(near(s.live_bytes, live.bytes, live.bytes_variance));
+    for (unsigned at = 0; at < UNIT_COUNT(held); at += 3)
+        if (held[at] != NULL)
+            release(held[at]);
+    s = sums();
+    assert_int_equal(s.live_samples, 0);
+    assert_true(s.live_objects == 0 && s.live_bytes == 0);
+}
+
+/* The same block again and again never leaves the fast path by itself. */
+static void what_goes_round_is_counted(void **state)
+{
+    (void)state;
+    struct truth all = {0};
+    start(PERIOD);
+    for (unsigned i = 0; i < 300000; i++) {
+        release(allocate(48));
+        truth_add(&all, 64, PERIOD); /* a thread's first classes are powers of two */
+        if (i % 1000 == 0)
+            assert_int_equal(hak_front_class(hak_self, 48), hak_class_of(64));
+    }
+    struct sums s = sums();
+    assert_true(near(s.objects, all.objects, all.objects_variance));
+    assert_int_equal(s.live_samples, 0);
+}
+
+static void sampled_blocks_are_like_the_others(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 24, 1000, 5000, 40000, 65536, 70000, 900000, 3 * MIB};
+    start(1); /* every block */
+    for (unsigned i = 0; i < UNIT_COUNT(sizes); i++) {
+        size_t size = sizes[i];
+        uint64_t before = sums().samples;
+        char *p = allocate(size);
+        char *z = hak_heap_calloc(size);
+        char *a = hak_heap_aligned(4096, size);
+        assert_int_equal(sums().samples, before + 3);
+        assert_true(hak_heap_usable_bytes(p) >= size);
+        if (size <= HAK_SMALL_MAX) {
+            assert_int_equal(hak_heap_usable_bytes(p),
+                             hak_class(hak_front_class(hak_self, size))->size_bytes);
+        }
+        assert_true(is_zero(z, size));
+        assert_int_equal((uintptr_t)a % 4096, 0);
+        fill(p, size, i);
+        fill(z, size, i + 1);
+        fill(a, size, i + 2);
+        char *q = hak_heap_realloc(p, size * 2 + 100);
+        assert_true(is_filled(q, size, size, i));
+        q = hak_heap_realloc(q, size);
+        assert_true(is_filled(q, size, size, i));
+        assert_true(is_filled(z, size, size, i + 1));
+        assert_true(is_filled(a, size, size, i + 2));
+        assert_int_equal(sums().live_samples, 3);
+        release(q);
+        release(z);
+        release(a);
+        assert_int_equal(sums().live_samples, 0);
+    }
+    struct hak_large_stats l;
+    hak_large_stats(&l);
+    assert_int_equal(l.large_bytes + l.large_blocks + l.huge_bytes + l.huge_blocks, 0);
+}
+
+/* In the figures a sampled block is as large as its class, not as its run of slots. */
+static void figures_count_what_the_program_holds(void **state)
+{
+    (void)state;
+    start(1);
+    char *p = allocate(1000);
+    struct hak_large_stats l;
+    hak_large_stats(&l);
+    assert_int_equal(l.large_bytes, hak_heap_usable_bytes(p));
+    release(p);
+    hak_large_stats(&l);
+    assert_int_equal(l.large_bytes, 0);
+}
+
+#define EACH 2000u
+static char *passed[4][EACH];
+
+static void allocate_for_others(unsigned index, void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; i < EACH; i++)
+        fill(passed[index][i] = allocate(10 + i), 10 + i, i);
+}
+
+static void free_of_others(unsigned index, void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; i < EACH; i++) {
+        MUST(is_filled(passed[(index + 1) % 4][i], 10 + i, 10 + i, i));
+        release(passed[(index + 1) % 4][i]);
+    }
+}
+
+static void threads_end_and_free_for_each_other(void **state)
+{
+    (void)state;
+    start(4096);
+    unit_in_threads(4, allocate_for_others, NULL);
+    assert_true(sums().live_samples > 0);
+    unit_in_threads(4, free_of_others, NULL);
+    assert_int_equal(sums().live_samples, 0);
+    hak_heap_trim();
+    struct hak_cache_usage u;
+    hak_cache_usage(&u);
+    assert_int_equal(u.used_blocks + u.bin_blocks, 0); /* metered bins were emptied too */
+}
+
+static void stopped_nothing_more_is_sampled(void **state)
+{
+    (void)state;
+    static char *p[3000];
+    start(4096);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = allocate(i % 3000);
+    uint64_t samples = sums().samples;
+    assert_true(samples > 0);
+    hak_profile_stop();
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++) {
+        release(p[i]);
+        p[i] = allocate(i % 3000);
+    }
+    assert_int_equal(sums().samples, samples);
+    assert_int_equal(sums().live_samples, 0);
+    struct hak_front *front = hak_self;
+    for (size_t size = 1; size <= HAK_TINY_MAX; size += 16)
+        assert_int_equal(hak_load_relaxed(&front->tiny_kind[(size + 15) / 16]),
+                         hak_load_relaxed(&front->tiny_true[(size + 15) / 16]));
+    assert_int_equal(hak_profile_start(0), 0);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++) {
+        release(p[i]);
+        p[i] = allocate(i % 3000);
+    }
+    assert_true(sums().samples > samples);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++)
+        release(p[i]);
+    hak_heap_trim();
+    struct hak_cache_usage u;
+    hak_cache_usage(&u);
+    assert_int_equal(u.used_blocks + u.bin_blocks, 0);
+}
+
+static HAK_NOINLINE char *allocate_here(unsigned depth)
+{
+    if (depth == 0)
+        return hak_heap_malloc(100);
+    char *p = allocate_here(depth - 1);
+    HAK_OPAQUE(p); /* no jump in place of the call */
+    return p;
+}
+
+static const struct hak_prof_site *the_site(void)
+{
+    for (uint32_t i = 2; i < hak_load_relaxed(&hak_prof.sites); i++)
+        if (hak_load_relaxed(&hak_prof.site[i].allocated.samples) >
+            hak_load_relaxed(&hak_prof.site[i].freed.samples))
+            return &hak_prof.site[i];
+    return NULL;
+}
+
+/* The frames of a recursion all return to the same place. */
+static void stacks_have_all_callers(void **state)
+{
+    (void)state;
+    start(1);
+    char *p = allocate_here(20);
+    const struct hak_prof_site *site = the_site();
+    assert_non_null(site);
+    unsigned same = 0;
+    for (uint32_t i = 1; i < site->depth; i++)
+        same += hak_prof.stacks[site->stack + i] == hak_prof.stacks[site->stack + i - 1];
+    assert_int_equal(same, 19);
+    assert_true(site->depth > 25);
+    release(p);
+    p = allocate_here(200);
+    assert_int_equal(the_site()->depth, HAK_PROF_FRAMES - 1);
+    release(p);
+}
+
+static void a_child_goes_on_by_itself(void **state)
+{
+    (void)state;
+    start(256);
+    char *p = allocate(3000);
+    struct sums before = sums();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        hak_heap_fork_child();
+        for (unsigned i = 0; i < 10000; i++)
+            release(allocate(i));
+        MUST(sums().samples > before.samples);
+        MUST(sums().live_samples == before.live_samples);
+        release(p);
+        MUST(sums().live_samples < before.live_samples);
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(sums().samples, before.samples);
+    release(p);
+}
+
+static void a_table_that_is_full_is_not_an_end(void **state)
+{
+    (void)state;
+    start(1);
+    hak_store_relaxed(&hak_prof.sites, HAK_PROF_SITES);
+    release(allocate(100));
+    hak_prof_freed(1, 0); /* the site of what found no room has a place */
+    assert_true(hak_load_relaxed(&hak_prof.site[1].allocated.samples) > 0);
+}
+
+static void without_memory_for_a_sample_the_block_comes_from_its_bin(void **state)
+{
+    (void)state;
+    start(1);
+    release(allocate(64));
+    hak_profile_stop();
+    release(allocate(64)); /* the bin has some now */
+    assert_int_equal(hak_profile_start(0), 0);
+    hak_pool_set_limit(1);
+    static void *fillers[4000];
+    unsigned count = 0;
+    while (count < UNIT_COUNT(fillers) && (fillers[count] = hak_heap_malloc(65536)) != NULL)
+        count++;
+    void *p = hak_heap_malloc(64);
+    assert_non_null(p);
+    release(p);
+    while (count-- > 0)
+        release(fillers[count]);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(estimates_have_the_right_expectation),
+    cmocka_unit_test(what_goes_round_is_counted),
+    cmocka_unit_test(sampled_blocks_are_like_the_others),
+    cmocka_unit_test(figures_count_what_the_program_holds),
+    cmocka_unit_test(threads_end_and_free_for_each_other),
+    cmocka_unit_test(stopped_nothing_more_is_sampled),
+    cmocka_unit_test(stacks_have_all_callers),
+    cmocka_unit_test(a_child_goes_on_by_itself),
+    cmocka_unit_test(a_table_that_is_full_is_not_an_end),
+    cmocka_unit_test(without_memory_for_a_sample_the_block_comes_from_its_bin),
+};
+UNIT_MAIN(tests)
