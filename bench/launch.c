@@ -4,7 +4,9 @@
  * and prints what it cost as one line of JSON:
  *     {"runs": 1, "wall_ns": 1, "user_us": 1, "sys_us": 1, "maxrss_kb": 1, "minflt": 1,
  *      "majflt": 1, "exit": 0, "signal": 0}
- * Times and faults are sums over all runs, maxrss_kb is the largest of them.
+ * Times and faults are sums over all runs, maxrss_kb is the largest of them. With -m it looks at
+ * the command's resident memory every so many milliseconds and adds "meanrss_kb", the mean over
+ * time (of the command itself, not of its children), and "looks", how often it looked.
  *
  * It exists because Linux counts the memory of the process that calls exec into the peak of the new
  * program: started from Python, nothing seems to use less than 10 MB. This one is linked statically
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +28,7 @@
 
 struct options {
     long runs;
+    long look_ms; /* 0: memory is not looked at */
     const char *preload;
     const char *output;
     const char *errors;
@@ -35,16 +39,18 @@ struct cost {
     long runs;
     uint64_t wall_ns, user_us, sys_us;
     long maxrss_kb, minflt, majflt;
+    uint64_t rss_kb_sum, looks;
     int status; /* as wait4 gives it, of the last run */
 };
 
 static void usage_and_exit(const char *wrong)
 {
-    fprintf(stderr,
-            "launch: %s\n"
-            "usage: launch [-n RUNS] [-p PRELOAD.so] [-o STDOUT_FILE] [-e STDERR_FILE] -- COMMAND "
-            "[ARGS...]\n",
-            wrong);
+    fprintf(
+        stderr,
+        "launch: %s\n"
+        "usage: launch [-n RUNS] [-m MILLISECONDS] [-p PRELOAD.so] [-o STDOUT_FILE] [-e STDERR_FILE] -- COMMAND "
+        "[ARGS...]\n",
+        wrong);
     exit(2);
 }
 
@@ -52,13 +58,18 @@ static struct options options_read(int argc, char **argv)
 {
     struct options o = {.runs = 1};
     int letter;
-    while ((letter = getopt(argc, argv, "+n:p:o:e:")) != -1) {
+    while ((letter = getopt(argc, argv, "+n:m:p:o:e:")) != -1) {
         char *end;
         switch (letter) {
         case 'n':
             o.runs = strtol(optarg, &end, 10);
             if (*end != '\0' || o.runs < 1 || o.runs > 1000000)
                 usage_and_exit("-n needs a number of runs from 1 to 1000000");
+            break;
+        case 'm':
+            o.look_ms = strtol(optarg, &end, 10);
+            if (*end != '\0' || o.look_ms < 1 || o.look_ms > 10000)
+                usage_and_exit("-m needs a number of milliseconds from 1 to 10000");
             break;
         case 'p':
             o.preload = optarg;
@@ -114,6 +125,40 @@ static uint64_t microseconds(struct timeval t)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
 }
 
+/* What a process has resident; 0 when it is gone. */
+static uint64_t resident_kb(pid_t process)
+{
+    char text[128];
+    snprintf(text, sizeof text, "/proc/%d/statm", (int)process);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const char *second = strchr(text, ' ');
+    uint64_t page_kb = (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
+    return second == NULL ? 0 : strtoull(second, NULL, 10) * page_kb;
+}
+
+/* Looks at a child's memory until it ends; it is not waited for. */
+static void watch(pid_t child, long look_ms, struct cost *cost)
+{
+    struct timespec wait = {look_ms / 1000, look_ms % 1000 * 1000000};
+    siginfo_t end = {0};
+    for (;;) {
+        nanosleep(&wait, NULL);
+        if (waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != 0)
+            return;
+        uint64_t kb = resident_kb(child);
+        if (kb == 0)
+            continue;
+        cost->rss_kb_sum += kb;
+        cost->looks++;
+    }
+}
+
 static void run_once(const struct options *o, struct cost *cost)
 {
     struct rusage usage;
@@ -125,6 +170,8 @@ static void run_once(const struct options *o, struct cost *cost)
         fprintf(stderr, "launch: cannot fork: %s\n", strerror(errno));
         exit(3);
     }
+    if (o->look_ms != 0)
+        watch(child, o->look_ms, cost);
     while (wait4(child, &cost->status, 0, &usage) < 0)
         if (errno != EINTR)
             exit(3);
@@ -144,11 +191,15 @@ int main(int argc, char **argv)
     struct cost cost = {0};
     for (long i = 0; i < o.runs && cost.status == 0; i++)
         run_once(&o, &cost);
-    printf(
-        "{\"runs\": %ld, \"wall_ns\": %" PRIu64 ", \"user_us\": %" PRIu64 ", \"sys_us\": %" PRIu64
-        ", \"maxrss_kb\": %ld, \"minflt\": %ld, \"majflt\": %ld, \"exit\": %d, \"signal\": %d}\n",
-        cost.runs, cost.wall_ns, cost.user_us, cost.sys_us, cost.maxrss_kb, cost.minflt,
-        cost.majflt, WIFEXITED(cost.status) ? WEXITSTATUS(cost.status) : -1,
-        WIFSIGNALED(cost.status) ? WTERMSIG(cost.status) : 0);
+    printf("{\"runs\": %ld, \"wall_ns\": %" PRIu64 ", \"user_us\": %" PRIu64
+           ", \"sys_us\": %" PRIu64 ", \"maxrss_kb\": %ld, \"minflt\": %ld, \"majflt\": %ld, ",
+           cost.runs, cost.wall_ns, cost.user_us, cost.sys_us, cost.maxrss_kb, cost.minflt,
+           cost.majflt);
+    if (o.look_ms != 0)
+        printf("\"meanrss_kb\": %" PRIu64 ", \"looks\": %" PRIu64 ", ",
+               cost.looks == 0 ? 0 : cost.rss_kb_sum / cost.looks, cost.looks);
+    printf("\"exit\": %d, \"signal\": %d}\n",
+           WIFEXITED(cost.status) ? WEXITSTATUS(cost.status) : -1,
+           WIFSIGNALED(cost.status) ? WTERMSIG(cost.status) : 0);
     return 0;
 }

@@ -151,7 +151,9 @@ if(HAKMEM_TESTS)
         hakmem_add_test_folders(tests/conformance tests/stress tests/fuzz tests/policy)
     endif()
     if(TARGET hakmem_shared)
-        hakmem_add_test_folders(tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/gdb bench python)
+        hakmem_add_test_folders(
+            tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench
+            python)
     endif()
     if(NOT HAKMEM_SANITIZED)
         hakmem_add_test_folders(tests/gates)

@@ -161,6 +161,25 @@ static inline void bench_check_pages(const unsigned char *block, size_t bytes, u
         bench_die(1, "the last byte of a block of %zu bytes was overwritten", bytes);
 }
 
+/* What a program that has little to do does in between: a request of 1,000 short-lived blocks of 16
+ * bytes to 48 KiB, most of them small. The checksum depends on the seed alone. */
+__attribute__((unused, noinline)) static uint64_t bench_request(uint64_t seed)
+{
+    unsigned char *block[200];
+    uint64_t random = bench_seed(seed, 3), checksum = 0;
+    for (unsigned round = 0; round < 5; round++) {
+        for (unsigned i = 0; i < 200; i++) {
+            uint32_t span = i % 20 == 0 ? 48 * 1024 : 512;
+            block[i] = bench_block_new(16 + (uint32_t)bench_below(bench_random(&random), span));
+        }
+        for (unsigned i = 0; i < 200; i++) {
+            checksum = bench_mix(checksum, bench_block_check(block[i]));
+            free(block[i]);
+        }
+    }
+    return checksum;
+}
+
 /* ---- time and memory ---- */
 
 static inline uint64_t bench_now_ns(void)

@@ -25,12 +25,12 @@ struct hak_options {
     bool prewarm_lazy;
     bool background_thread;
     bool check_mismatch; /* hardened library */
-#define HAK_POLICY_TEXT 1024u
-    char policy[HAK_POLICY_TEXT]; /* "off", "FILE" or "learn:FILE" */
-    bool cgroup;
     bool prof, prof_leaks;
     uint64_t prof_sample_bytes;
     char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */
+#define HAK_POLICY_TEXT 1024u
+    char policy[HAK_POLICY_TEXT]; /* "off", "FILE" or "learn:FILE" */
+    bool cgroup;
 };
 extern struct hak_options hak_options;
 
@@ -47,6 +47,13 @@ void hak_options_apply_limits(void);
 /* Starts the thread that gives memory back on time. False: the system has none to give. */
 bool hak_background_start(void);
 
+/* malloc.c: the functions of the family for a call site that the caller knows. */
+void *hak_api_calloc(size_t count, size_t size, uintptr_t site);
+void *hak_api_realloc(void *p, size_t size, uintptr_t site);
+void *hak_api_reallocarray(void *p, size_t count, size_t size, uintptr_t site);
+void *hak_api_memalign(size_t alignment, size_t size, uintptr_t site);
+int hak_api_posix_memalign(void **out, size_t alignment, size_t size, uintptr_t site);
+void *hak_api_pvalloc(size_t size, uintptr_t site);
 /* Starts the heap profile if it was asked for, and writes at the end of the process what was. */
 void hak_profile_begin(void);
 void hak_profile_end(void);

@@ -11,17 +11,27 @@ HAK_ALWAYS_INLINE void *api_malloc(size_t bytes)
     return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_malloc(bytes);
 }
 
+static inline void *api_malloc_at(size_t bytes, uintptr_t site)
+{
+    return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_malloc_at(bytes, site);
+}
+
 /* All zero. */
 static inline void *api_calloc(size_t bytes)
 {
     return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_calloc(bytes);
 }
 
+static inline void *api_calloc_at(size_t bytes, uintptr_t site)
+{
+    return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_calloc_from(bytes, site);
+}
+
 /* align_bytes a power of two. */
-static inline void *api_aligned(size_t align_bytes, size_t bytes)
+static inline void *api_aligned_at(size_t align_bytes, size_t bytes, uintptr_t site)
 {
     return HAK_HARDENED ? hak_hard_alloc(bytes, align_bytes, HAK_BY_MALLOC)
-                        : hak_heap_aligned(align_bytes, bytes);
+                        : hak_heap_aligned_from(align_bytes, bytes, site);
 }
 
 /* False: not done, see api_free_slow. */
@@ -43,12 +53,12 @@ static inline size_t api_usable_bytes(const void *p)
 }
 
 /* p is not NULL, bytes > 0. False: it is no block of ours. */
-static inline bool api_realloc(void *p, size_t bytes, void **out)
+static inline bool api_realloc_at(void *p, size_t bytes, uintptr_t site, void **out)
 {
     if (HAK_HARDENED)
         return hak_hard_realloc(p, bytes, out);
     if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0))
         return false;
-    *out = hak_heap_realloc(p, bytes);
+    *out = hak_heap_realloc_from(p, bytes, site);
     return true;
 }

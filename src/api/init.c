@@ -28,10 +28,10 @@ __attribute__((constructor)) static void init_begin(void)
 
 __attribute__((destructor)) static void init_end(void)
 {
+    hak_profile_end();
     int error = hak_policy_write(true);
     if (error != 0)
         hak_os_write_stderr(not_written, sizeof not_written - 1);
-    hak_profile_end();
     if (hak_options.stats)
         hak_report_summary();
     if (hak_options.stage_stats)

@@ -44,6 +44,22 @@ HAK_PUBLIC void *hakmem_malloc(size_t size)
     return api_malloc(size);
 }
 
+/* What operator new of the shared library is but for its end, `failed`, which calls the handler and
+ * throws through here: a tail call, so that the call site is the program's. */
+HAK_HIDDEN void *hak_operator_new(size_t size, void *(*failed)(size_t size));
+
+static HAK_NOINLINE void *malloc_operator_slow(size_t size, void *(*failed)(size_t size))
+{
+    void *p = hak_heap_malloc_from(size, HAK_CALL_SITE());
+    return p != NULL ? p : failed(size);
+}
+
+void *hak_operator_new(size_t size, void *(*failed)(size_t size))
+{
+    void *p = hak_heap_try_malloc(size);
+    return HAK_LIKELY(p != NULL) ? p : malloc_operator_slow(size, failed);
+}
+
 static HAK_NOINLINE void malloc_free_slow(void *p)
 {
     if (p != NULL && HAK_UNLIKELY(!api_free_slow(p)))
@@ -64,26 +80,44 @@ HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
     return api_calloc(bytes);
 }
 
-HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
+void *hak_api_calloc(size_t count, size_t size, uintptr_t site)
+{
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return malloc_refuse_size(SIZE_MAX);
+    return api_calloc_at(bytes, site);
+}
+
+void *hak_api_realloc(void *p, size_t size, uintptr_t site)
 {
     if (p == NULL)
-        return hakmem_malloc(size);
+        return api_malloc_at(size, site);
     if (size == 0) {
         hakmem_free(p);
         return NULL;
     }
     void *q;
-    if (HAK_UNLIKELY(!api_realloc(p, size, &q)))
+    if (HAK_UNLIKELY(!api_realloc_at(p, size, site, &q)))
         hak_foreign_die("invalid realloc of ", p);
     return q;
 }
 
-HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
+HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
+{
+    return hak_api_realloc(p, size, HAK_CALL_SITE());
+}
+
+void *hak_api_reallocarray(void *p, size_t count, size_t size, uintptr_t site)
 {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
         return malloc_refuse_size(SIZE_MAX);
-    return hakmem_realloc(p, bytes);
+    return hak_api_realloc(p, bytes, site);
+}
+
+HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
+{
+    return hak_api_reallocarray(p, count, size, HAK_CALL_SITE());
 }
 
 /* A free that says more of its block; the hardened library checks that it is true. */
@@ -116,26 +150,31 @@ HAK_PUBLIC void hakmem_cfree(void *p)
     hakmem_free(p);
 }
 
-HAK_PUBLIC void *hakmem_memalign(size_t alignment, size_t size)
+void *hak_api_memalign(size_t alignment, size_t size, uintptr_t site)
 {
     if (!HAK_HARDENED && alignment <= HAK_ALIGNMENT)
-        return hakmem_malloc(size);
+        return api_malloc_at(size, site);
     if (alignment > SIZE_MAX / 2 + 1)
         return malloc_refuse(EINVAL);
-    return api_aligned((size_t)1 << hak_log2_ceil(alignment), size);
+    return api_aligned_at((size_t)1 << hak_log2_ceil(alignment), size, site);
+}
+
+HAK_PUBLIC void *hakmem_memalign(size_t alignment, size_t size)
+{
+    return hak_api_memalign(alignment, size, HAK_CALL_SITE());
 }
 
 HAK_PUBLIC void *hakmem_aligned_alloc(size_t alignment, size_t size)
 {
-    return hakmem_memalign(alignment, size);
+    return hak_api_memalign(alignment, size, HAK_CALL_SITE());
 }
 
-HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
+int hak_api_posix_memalign(void **out, size_t alignment, size_t size, uintptr_t site)
 {
     if (!hak_is_pow2(alignment) || alignment < sizeof(void *))
         return EINVAL;
     int saved = errno;
-    void *p = hakmem_memalign(alignment, size);
+    void *p = hak_api_memalign(alignment, size, site);
     errno = saved;
     if (p == NULL)
         return ENOMEM;
@@ -143,16 +182,26 @@ HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
     return 0;
 }
 
+HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    return hak_api_posix_memalign(out, alignment, size, HAK_CALL_SITE());
+}
+
 HAK_PUBLIC void *hakmem_valloc(size_t size)
 {
-    return api_aligned(PAGE_BYTES, size);
+    return api_aligned_at(PAGE_BYTES, size, HAK_CALL_SITE());
+}
+
+void *hak_api_pvalloc(size_t size, uintptr_t site)
+{
+    if (size > PTRDIFF_MAX)
+        return malloc_refuse_size(size);
+    return api_aligned_at(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES), site);
 }
 
 HAK_PUBLIC void *hakmem_pvalloc(size_t size)
 {
-    if (size > PTRDIFF_MAX)
-        return malloc_refuse_size(size);
-    return api_aligned(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES));
+    return hak_api_pvalloc(size, HAK_CALL_SITE());
 }
 
 HAK_PUBLIC size_t hakmem_malloc_usable_size(void *p)

@@ -13,6 +13,10 @@ extern "C" {
 void *hakmem_malloc(std::size_t size);
 void *hakmem_memalign(std::size_t alignment, std::size_t size);
 void hakmem_free(void *p);
+// The same for a call site: see tokens.c.
+void *__alloc_token_malloc(std::size_t size, std::size_t token);
+void *__alloc_token_memalign(std::size_t alignment, std::size_t size, std::size_t token);
+void *hak_operator_new(std::size_t size, void *(*failed)(std::size_t size));
 [[noreturn]] void hak_os_die(const char *text);
 // The hardened library's: they know which operator calls. See operators_hardened.c.
 void *hak_hardened_new(std::size_t size, std::size_t alignment, int array);
@@ -95,15 +99,59 @@ __attribute__((noinline, cold)) static void *operators_new_slow_nothrow(std::siz
     }
 }
 
+// The usual one of the shared library is malloc's fast path and a tail call. The static library's
+// is an archive member of its own, which sees only public names.
+static constexpr bool operators_tail_call = HAK_CXX_WEAK && !HAK_HARDENED;
+
+template <bool array> static void *operators_failed(std::size_t size)
+{
+    return operators_new_slow(size, 0, array);
+}
+
+template <bool array> static void *operators_failed_nothrow(std::size_t size)
+{
+    return operators_new_slow_nothrow(size, 0, array);
+}
+
 static inline void *operators_new(std::size_t size, std::size_t alignment, bool array)
 {
+    if (operators_tail_call && alignment == 0)
+        return hak_operator_new(size, array ? operators_failed<true> : operators_failed<false>);
     void *p = operators_try(size, alignment, array);
     return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow(size, alignment, array);
+}
+
+// What clang -fsanitize=alloc-token calls. (The hardened library knows no sites.)
+static inline void *operators_try_token(std::size_t size, std::size_t alignment, bool array,
+                                        std::size_t token)
+{
+    if (HAK_HARDENED)
+        return hak_hardened_new(size, alignment, array);
+    return alignment == 0 ? __alloc_token_malloc(size, token)
+                          : __alloc_token_memalign(alignment, size, token);
+}
+
+static inline void *operators_new_token(std::size_t size, std::size_t alignment, bool array,
+                                        std::size_t token)
+{
+    void *p = operators_try_token(size, alignment, array, token);
+    return __builtin_expect(p != nullptr, 1) ? p : operators_new_slow(size, alignment, array);
+}
+
+static inline void *operators_new_token_nothrow(std::size_t size, std::size_t alignment, bool array,
+                                                std::size_t token) noexcept
+{
+    void *p = operators_try_token(size, alignment, array, token);
+    return __builtin_expect(p != nullptr, 1) ? p
+                                             : operators_new_slow_nothrow(size, alignment, array);
 }
 
 static inline void *operators_new_nothrow(std::size_t size, std::size_t alignment,
                                           bool array) noexcept
 {
+    if (operators_tail_call && alignment == 0)
+        return hak_operator_new(size, array ? operators_failed_nothrow<true>
+                                            : operators_failed_nothrow<false>);
     void *p = operators_try(size, alignment, array);
     return __builtin_expect(p != nullptr, 1) ? p
                                              : operators_new_slow_nothrow(size, alignment, array);
@@ -132,6 +180,17 @@ HAK_OPERATOR void *operator new(size_t n, align_val_t a) { return operators_new(
 HAK_OPERATOR void *operator new[](size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a), true); }
 HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), false); }
 HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), true); }
+
+extern "C" {
+HAK_OPERATOR void *__alloc_token__Znwm(size_t n, size_t token) { return operators_new_token(n, 0, false, token); }
+HAK_OPERATOR void *__alloc_token__Znam(size_t n, size_t token) { return operators_new_token(n, 0, true, token); }
+HAK_OPERATOR void *__alloc_token__ZnwmRKSt9nothrow_t(size_t n, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, 0, false, token); }
+HAK_OPERATOR void *__alloc_token__ZnamRKSt9nothrow_t(size_t n, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, 0, true, token); }
+HAK_OPERATOR void *__alloc_token__ZnwmSt11align_val_t(size_t n, align_val_t a, size_t token) { return operators_new_token(n, static_cast<size_t>(a), false, token); }
+HAK_OPERATOR void *__alloc_token__ZnamSt11align_val_t(size_t n, align_val_t a, size_t token) { return operators_new_token(n, static_cast<size_t>(a), true, token); }
+HAK_OPERATOR void *__alloc_token__ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, align_val_t a, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, static_cast<size_t>(a), false, token); }
+HAK_OPERATOR void *__alloc_token__ZnamSt11align_val_tRKSt9nothrow_t(size_t n, align_val_t a, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, static_cast<size_t>(a), true, token); }
+}
 
 HAK_OPERATOR void operator delete(void *p) noexcept { operators_delete(p, false); }
 HAK_OPERATOR void operator delete[](void *p) noexcept { operators_delete(p, true); }

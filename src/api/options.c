@@ -15,8 +15,8 @@ struct hak_options hak_options = {
     .superslab_ttl_sec = 1,
     .huge_pages_from_mb = 16,
     .check_mismatch = 1,
-    .cgroup = 1,
     .prof_sample_bytes = HAK_PROF_DEFAULT_PERIOD,
+    .cgroup = 1,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS, OPTION_TEXT };
@@ -53,12 +53,12 @@ static const struct option options[] = {
     {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
     {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; the child of a fork has none */
     {"CHECK_MISMATCH", OPTION_FLAG, &hak_options.check_mismatch, 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
-    {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
-    {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
     {"PROF", OPTION_FLAG, &hak_options.prof, 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
     {"PROF_SAMPLE_BYTES", OPTION_NUMBER, &hak_options.prof_sample_bytes, HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
     {"PROF_FILE", OPTION_TEXT, hak_options.prof_file, sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
     {"PROF_LEAKS", OPTION_FLAG, &hak_options.prof_leaks, 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
+    {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
+    {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */

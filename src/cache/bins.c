@@ -277,3 +277,11 @@ void hak_cache_flush(struct hak_heap *heap)
     hak_heap_collect_locked(heap);
     hak_unlock(&heap->lock);
 }
+
+void hak_cache_flush_groups(struct hak_heap *heap)
+{
+    hak_cache_flush(heap); /* first: it sends the outbox, to the others too */
+    for (unsigned i = 0; i < HAK_GROUPS - 1; i++)
+        if (heap->group_heaps[i] != NULL)
+            hak_cache_flush(heap->group_heaps[i]);
+}

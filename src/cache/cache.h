@@ -47,6 +47,10 @@ struct hak_bin {
     void **limit;         /* owner */
 };
 
+/* Blocks that come and go together, by how long blocks of their call sites live. Each group has
+ * slabs of its own, so that a few long-lived blocks do not pin the memory of many short-lived ones.
+ */
+enum hak_group { HAK_GROUP_SHORT, HAK_GROUP_MEDIUM, HAK_GROUP_LONG, HAK_GROUPS };
 struct hak_meter;
 
 /* What the fast paths touch, all of it the owner's. The window's figures are copies: `slots` may
@@ -128,6 +132,11 @@ struct hak_heap {
     bool dead;                        /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
+    uint8_t group; /* HAK_GROUP_SHORT for the heap of a thread itself */
+    /* The thread's heaps for the other groups, NULL until one is asked for; owner. Blocks come from
+     * them; to their own thread's frees they are another heap's, as they are rare. */
+    struct hak_heap *group_heaps[HAK_GROUPS - 1];
+    int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes;
     uint32_t outbox_bytes; /* owner, as the outbox itself */
     struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
@@ -236,6 +245,9 @@ size_t hak_cache_purge(void);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
 void hak_cache_flush(struct hak_heap *heap);
 
+/* The same for all heaps of the calling thread. */
+void hak_cache_flush_groups(struct hak_heap *heap);
+
 /* --- for threads without a heap (starting, ended) --- */
 void *hak_cache_shared_alloc(unsigned cls, bool *zero);
 void hak_cache_shared_free(unsigned cls, void *p);
@@ -247,6 +259,15 @@ int hak_cache_start(void);
 /* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the
  * caller. */
 struct hak_heap *hak_cache_thread_start(void);
+/* The heap of the same thread for a group; NULL: no memory for one. The calling thread owns it. */
+struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum hak_group group);
+
+static inline struct hak_heap *hak_cache_group_heap(struct hak_heap *heap, enum hak_group group)
+{
+    struct hak_heap *found = group == HAK_GROUP_SHORT ? heap : heap->group_heaps[group - 1];
+    return HAK_LIKELY(found != NULL) ? found : hak_cache_group_heap_slow(heap, group);
+}
+
 /* The thread ends: its slabs go to the shared heap, the heap to the next thread that starts. */
 void hak_cache_thread_end(struct hak_heap *heap);
 
@@ -264,9 +285,6 @@ static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
 /* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */
 void hak_cache_tick_any(void);
-
-/* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
-unsigned hak_cache_bin_capacity(unsigned cls);
 
 /* --- watched classes: every request for one of them comes to the slow path --- */
 
@@ -295,6 +313,8 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
 #define HAK_METER_LEAST(most) ((most) / 4u)
 /* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
 void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
+/* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
+unsigned hak_cache_bin_capacity(unsigned cls);
 
 /* All heaps, for walks: hak_cache_first_heap(), then next_heap. Heaps are never unmapped. */
 struct hak_heap *hak_cache_first_heap(void);

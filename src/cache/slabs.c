@@ -80,6 +80,23 @@ struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
+/* Ended threads' slabs of one group, the first few of a class. */
+#define ADOPT_LOOK_AT 8u
+
+static struct hak_slab *slabs_pick_of_group_locked(struct hak_heap *heap, unsigned cls,
+                                                   unsigned group)
+{
+    unsigned looked = 0;
+    for (unsigned list = 0; list < HAK_LIST_FULL; list++)
+        for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next) {
+            if (s->group == group)
+                return s;
+            if (++looked == ADOPT_LOOK_AT)
+                return NULL;
+        }
+    return NULL;
+}
+
 /* Stage 0: a slab whose owner ended. */
 static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned cls)
 {
@@ -87,7 +104,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     if (heap == orphans || hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))
         return NULL;
     hak_heap_collect_locked(orphans);
-    struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
+    struct hak_slab *s = slabs_pick_of_group_locked(orphans, cls, heap->group);
     if (s != NULL) {
         hak_heap_disown_locked(orphans, s);
         hak_heap_own_locked(heap, s);
@@ -125,7 +142,7 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     if (ch->slabs_taken < SLABS_BEFORE_DENSE)
         ch->slabs_taken++;
     bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !hak_pool_is_huge_early();
-    return few || hak_class(cls)->slots > 1 ? 0 : HAK_POOL_DENSE;
+    return few || hak_class(cls)->slots > 1 || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
 /* Memory in a class, of all threads, from which on the fine class below it is worth having. Not
@@ -157,6 +174,7 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         heap->classes[cls].slabs_taken >= SLABS_BEFORE_DENSE)
         hak_os_populate(hak_slot_address(slot), slots * HAK_SLOT_BYTES);
     s = hak_slab_make_owner(slot, cls, zero);
+    s->group = heap->group;
     hak_heap_own_locked(heap, s);
     return s;
 }

@@ -110,7 +110,7 @@ int hak_cache_start(void)
     return hak_orphans == NULL ? ENOMEM : 0;
 }
 
-struct hak_heap *hak_cache_thread_start(void)
+static struct hak_heap *registry_take_heap(enum hak_group group)
 {
     hak_lock(&hak_registry.lock);
     struct hak_heap *heap = hak_registry.free;
@@ -125,6 +125,8 @@ struct hak_heap *hak_cache_thread_start(void)
         return NULL;
     hak_cache_refresh(heap);
     heap->end_rounds = 0;
+    heap->group = (uint8_t)group;
+    heap->unwatched_bytes = 0;
     if (heap->front.meter != NULL)
         memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
     if (hak_heap_lock_whole(heap)) { /* a fork may have come between a change and this heap */
@@ -132,6 +134,17 @@ struct hak_heap *hak_cache_thread_start(void)
         hak_unlock(&heap->lock);
     }
     return heap;
+}
+
+struct hak_heap *hak_cache_thread_start(void)
+{
+    return registry_take_heap(HAK_GROUP_SHORT);
+}
+
+HAK_COLD struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum hak_group group)
+{
+    heap->group_heaps[group - 1] = registry_take_heap(group);
+    return heap->group_heaps[group - 1];
 }
 
 static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
@@ -159,7 +172,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_cache_collect_orphans();
 }
 
-void hak_cache_thread_end(struct hak_heap *heap)
+static void registry_give_heap(struct hak_heap *heap)
 {
     hak_heap_abandon(heap);
     hak_lock(&hak_registry.lock);
@@ -167,6 +180,16 @@ void hak_cache_thread_end(struct hak_heap *heap)
     heap->next_free = hak_registry.free;
     hak_registry.free = heap;
     hak_unlock(&hak_registry.lock);
+}
+
+void hak_cache_thread_end(struct hak_heap *heap)
+{
+    for (unsigned i = 0; i < HAK_GROUPS - 1; i++) {
+        if (heap->group_heaps[i] != NULL)
+            registry_give_heap(heap->group_heaps[i]);
+        heap->group_heaps[i] = NULL;
+    }
+    registry_give_heap(heap);
 }
 
 void hak_cache_tick_any(void)
@@ -279,6 +302,18 @@ void hak_cache_usage(struct hak_cache_usage *out)
 
 /* --- fork --- */
 
+/* `heap` is lost, or has no thread any more: the thread's own heap, if it is one of a group,
+ * forgets it. Those of threads that are no more are taken over one by one. */
+static void fork_forget_group_heaps(struct hak_heap *mine)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        for (unsigned i = 0; i < HAK_GROUPS - 1; i++)
+            if (h != mine ||
+                (h->group_heaps[i] != NULL && (hak_load_relaxed(&h->group_heaps[i]->lost) ||
+                                               hak_lock_is_mine(&h->group_heaps[i]->lock))))
+                h->group_heaps[i] = NULL;
+}
+
 bool hak_cache_fork_child(struct hak_heap *mine)
 {
     bool mine_is_lost = false;
@@ -299,6 +334,7 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&hak_registry.dead, 1u);
     }
+    fork_forget_group_heaps(mine);
     watch_close(); /* another thread may have been at it */
     if (mine != NULL)
         hak_heap_show_kinds_locked(mine); /* without the lock: there is one thread */

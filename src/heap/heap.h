@@ -7,13 +7,18 @@
 
 #include "cache/cache.h"
 #include "large/large.h"
+#include "telemetry/telemetry.h"
 
 /* --- fast paths --- */
 
-void *hak_heap_malloc_slow(size_t size_bytes);
+/* Where the caller of the public function is: the slow paths are tail calls of those. */
+#define HAK_CALL_SITE() ((uintptr_t)__builtin_return_address(0))
 
-/* A block of any size. */
-HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
+void *hak_heap_malloc_slow(size_t size_bytes);
+void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site);
+
+/* A block out of its bin; NULL: the slow path has to get one. */
+HAK_ALWAYS_INLINE void *hak_heap_try_malloc(size_t size_bytes)
 {
     struct hak_front *front = hak_self;
     uint64_t kind;
@@ -22,11 +27,22 @@ HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
     else if (size_bytes <= HAK_SMALL_MAX)
         kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
     else
-        return hak_heap_malloc_slow(size_bytes);
-    void *p = hak_cache_pop(front, kind);
-    if (HAK_UNLIKELY(p == NULL))
-        return hak_heap_malloc_slow(size_bytes);
-    return p;
+        return NULL;
+    return hak_cache_pop(front, kind);
+}
+
+/* A block of any size. */
+HAK_ALWAYS_INLINE void *hak_heap_malloc(size_t size_bytes)
+{
+    void *p = hak_heap_try_malloc(size_bytes);
+    return HAK_LIKELY(p != NULL) ? p : hak_heap_malloc_slow(size_bytes);
+}
+
+/* The same for a call site that the caller knows. */
+static inline void *hak_heap_malloc_at(size_t size_bytes, uintptr_t site)
+{
+    void *p = hak_heap_try_malloc(size_bytes);
+    return HAK_LIKELY(p != NULL) ? p : hak_heap_malloc_from(size_bytes, site);
 }
 
 /* Puts a block of this thread's own slabs into its bin. False: anything else (NULL included),
@@ -45,19 +61,25 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
 
 /* --- slow paths --- */
 
+/* hak_cache_refill, and now and then the tick. */
+void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero);
+
 /* False: p is not a block of ours (it may be freed already, or never have been one); nothing was
  * done. */
 bool hak_heap_free_slow(void *p);
 void *hak_heap_calloc(size_t bytes);
+void *hak_heap_calloc_from(size_t bytes, uintptr_t site);
 /* A large or huge block. *zero says that it reads as zero. */
 void *hak_heap_large(size_t size_bytes, size_t align_bytes, bool *zero);
 /* align a power of two, any size. */
 void *hak_heap_aligned(size_t align_bytes, size_t size_bytes);
+void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site);
 /* What may be written from p on; 0 when p is not a block of ours. */
 size_t hak_heap_usable_bytes(const void *p);
 /* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was.
  */
 void *hak_heap_realloc(void *p, size_t bytes);
+void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site);
 
 /* Why p is no block that can be freed, for a message; a constant string. */
 const char *hak_heap_why_not(const void *p);

@@ -94,7 +94,7 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes,
             return p;
         }
     }
-    return hak_cache_refill(heap, cls, zero);
+    return hak_heap_refill(heap, cls, zero);
 }
 
 void hak_profile_large(const void *p)

@@ -23,6 +23,14 @@ static unsigned route_class_of(size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
+void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    void *p = hak_cache_refill(heap, cls, zero);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+    return p;
+}
+
 static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     hak_cache_overflow(heap, cls, p);
@@ -39,22 +47,60 @@ static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
         hak_heap_tick_any();
 }
 
-/* A block of a class whose bin has none; `bytes` and `align` are what was asked for. */
-static void *route_class(unsigned cls, size_t bytes, size_t align, bool *zero)
+/* What somebody asked for, and where from. */
+struct request {
+    size_t bytes, align;
+    uintptr_t site;
+};
+
+/* A bin is refilled, and call sites are learned: a block whose end will be seen, now and then. */
+static HAK_NOINLINE void *route_try_sample(struct hak_heap *heap, unsigned cls,
+                                           const struct request *r, bool *zero)
+{
+    size_t bytes = (size_t)heap->classes[cls].batch * hak_class(cls)->size_bytes;
+    return hak_sites_refilled(heap, bytes) ? hak_site_try_sample(r->site, r->bytes, r->align, zero)
+                                           : NULL;
+}
+
+/* A block of a class whose bin has none. */
+static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    void *p = NULL;
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)))
+        p = route_try_sample(heap, cls, r, zero);
+    return p != NULL ? p : hak_heap_refill(heap, cls, zero);
+}
+
+/* A block of a watched class: from the heap of its site's group. */
+static void *route_by_site(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    struct hak_heap *of_group = hak_cache_group_heap(heap, hak_site_group(r->site));
+    if (HAK_UNLIKELY(of_group == NULL))
+        of_group = heap;
+    *zero = false;
+    void *p = hak_cache_pop(&of_group->front, cls * 2u);
+    return HAK_LIKELY(p != NULL) ? p : route_refill(of_group, cls, r, zero);
+}
+
+static void *route_small(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    if (HAK_UNLIKELY(hak_prof_is_on())) /* groups are left alone meanwhile */
+        return hak_profile_small(heap, cls, r->align, zero);
+    return hak_cache_is_watched(HAK_WATCHER_SITES, cls) ? route_by_site(heap, cls, r, zero)
+                                                        : route_refill(heap, cls, r, zero);
+}
+
+static void *route_class(unsigned cls, const struct request *r, bool *zero)
 {
     hak_heap_notice_fork();
     hak_profile_notice_request();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
-    if (heap != NULL) {
-        p = HAK_UNLIKELY(hak_prof_is_on()) ? hak_profile_small(heap, cls, align, zero)
-                                           : hak_cache_refill(heap, cls, zero);
-        if (hak_cache_is_tick_due(heap))
-            hak_heap_tick_any();
-    } else if (hak_heap_started()) {
+    if (heap != NULL)
+        p = route_small(heap, cls, r, zero);
+    else if (hak_heap_started())
         p = hak_cache_shared_alloc(cls, zero);
-    }
-    return p != NULL ? p : route_no_memory(bytes, align, cls * 2);
+    return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
 }
 
 #define LARGE_TICK_CALLS 16u
@@ -85,32 +131,52 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
                                        bytes <= HAK_LARGE_MAX ? HAK_KIND_LARGE : HAK_KIND_HUGE);
 }
 
-HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
+static void *route_large_of(const struct request *r, bool *zero)
+{
+    void *p = hak_heap_large(r->bytes, r->align, zero);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && p != NULL)
+        hak_site_count_large(r->site, r->bytes);
+    return p;
+}
+
+void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
 {
     bool zero;
+    const struct request r = {size_bytes, 1, site};
     if (size_bytes > HAK_SMALL_MAX)
-        return hak_heap_large(size_bytes, 1, &zero);
+        return route_large_of(&r, &zero);
     if (HAK_UNLIKELY(hak_prof_is_on()) && size_bytes <= HAK_TINY_MAX) {
         void *p = hak_profile_try_metered(size_bytes);
         if (p != NULL)
             return p;
     }
-    return route_class(route_class_of(size_bytes), size_bytes, 1, &zero);
+    return route_class(route_class_of(size_bytes), &r, &zero);
 }
 
-void *hak_heap_calloc(size_t bytes)
+HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
+{
+    return hak_heap_malloc_from(size_bytes, HAK_CALL_SITE());
+}
+
+void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
 {
     bool zero = false;
     void *p;
+    const struct request r = {bytes, 1, site};
     if (bytes > HAK_SMALL_MAX) {
-        p = hak_heap_large(bytes, 1, &zero);
+        p = route_large_of(&r, &zero);
     } else {
         unsigned cls = route_class_of(bytes);
         p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
         if (p == NULL)
-            p = route_class(cls, bytes, 1, &zero);
+            p = route_class(cls, &r, &zero);
     }
     return p == NULL || zero ? p : memset(p, 0, bytes);
+}
+
+HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
+{
+    return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
 }
 
 /* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of
@@ -123,15 +189,21 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
     return cls;
 }
 
-void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
     bool zero;
+    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
     hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
-        return hak_heap_large(size_bytes + (size_bytes == 0), align_bytes, &zero);
+        return route_large_of(&r, &zero);
     unsigned cls = route_aligned_class(align_bytes, size_bytes);
     void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
-    return p != NULL ? p : route_class(cls, size_bytes, align_bytes, &zero);
+    return p != NULL ? p : route_class(cls, &r, &zero);
+}
+
+HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
+{
+    return hak_heap_aligned_from(align_bytes, size_bytes, HAK_CALL_SITE());
 }
 
 /* A block of a class, of a thread without a heap, or whose front is out of date. */
@@ -150,6 +222,9 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
 
 static bool route_free_large(void *p, uint32_t entry)
 {
+    if (entry == HAK_KIND_LARGE &&
+        HAK_UNLIKELY(hak_load_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample) != 0))
+        return hak_site_free_sample(p, entry);
     struct hak_note note = *hak_large_note(p, entry);
     if (!hak_large_free(p, entry))
         return false;
@@ -211,7 +286,7 @@ static bool realloc_stays(size_t have, size_t bytes)
     return bytes <= have && (bytes >= have / 2 || have <= 64);
 }
 
-void *hak_heap_realloc(void *p, size_t bytes)
+void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
 {
     size_t have = hak_heap_usable_bytes(p);
     hak_heap_notice_fork();
@@ -226,13 +301,18 @@ void *hak_heap_realloc(void *p, size_t bytes)
         if (q != NULL)
             return q;
     }
-    void *q = hak_heap_malloc(bytes);
+    void *q = hak_heap_malloc_at(bytes, site);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hak_min(have, bytes));
     if (!hak_heap_try_free(p))
         hak_heap_free_slow(p);
     return q;
+}
+
+HAK_NOINLINE void *hak_heap_realloc(void *p, size_t bytes)
+{
+    return hak_heap_realloc_from(p, bytes, HAK_CALL_SITE());
 }
 
 const char *hak_heap_why_not(const void *p)
@@ -253,7 +333,7 @@ size_t hak_heap_trim(void)
     if (!hak_heap_started())
         return 0;
     if (heap != NULL)
-        hak_cache_flush(heap);
+        hak_cache_flush_groups(heap);
     hak_cache_collect_orphans();
     size_t bytes = hak_pool_trim();
     return bytes + hak_cache_purge();

@@ -2,7 +2,6 @@
  *
  * heap: the first call of the process, the first and the last of a thread, and fork. There is no
  * constructor that anything here depends on: whoever comes first starts it. */
-#include "heap/heap.h"
 #include "heap/profile.h"
 #include "policy/policy.h"
 #include "space/failure.h"

@@ -26,6 +26,10 @@ void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 /* A block of a size class that the heap profile has sampled: has a run of slots to itself, but is
  * as large as its class says. NULL: out of memory. */
 void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero);
+/* The same in a slot that the caller owns; size up to half a slot, align up to one. */
+void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes);
+/* Ends such a block as hak_large_free does, but its slot is the caller's from then on. */
+bool hak_large_take_back(void *p, uint32_t entry);
 /* `entry` is what the map said of p's slot: kind large or huge. What its owner has noted of it. */
 struct hak_note *hak_large_note(const void *p, uint32_t entry);
 

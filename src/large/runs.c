@@ -58,6 +58,21 @@ static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: 
     hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
 }
 
+/* Makes slots known as a block. */
+static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t align_bytes,
+                          uint32_t small)
+{
+    struct hak_slab *s = hak_slab_record(slot);
+    s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
+    s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
+    hak_store_relaxed(&s->large_sample, 0u);
+    s->note = (struct hak_note){.small_bytes = small};
+    runs_count(s, 1);
+    /* ORDER: [large-entry] the record is whole */
+    hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
+    return hak_slot_address(slot) + s->large_colour;
+}
+
 static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, uint32_t small,
                         bool *zero)
 {
@@ -65,14 +80,12 @@ static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, 
     unsigned slots = runs_slots_coloured(bytes, align_bytes);
     if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
         return NULL;
-    struct hak_slab *s = hak_slab_record(slot);
-    s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
-    s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
-    s->note = (struct hak_note){.small_bytes = small};
-    runs_count(s, 1);
-    /* ORDER: [large-entry] the record is whole */
-    hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
-    return hak_slot_address(slot) + s->large_colour;
+    return runs_publish(slot, slots, bytes, align_bytes, small);
+}
+
+void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes)
+{
+    return runs_publish(slot, 1, size_bytes, align_bytes, (uint32_t)size_bytes);
 }
 
 static void runs_release(size_t slot)
@@ -157,12 +170,25 @@ static bool large_begins(const void *p, uint32_t entry)
     return ((uintptr_t)p & (HAK_SLOT_BYTES - 1)) == hak_slab_record(hak_slot_of(p))->large_colour;
 }
 
+static bool large_claim(const void *p, uint32_t entry)
+{
+    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone
+     */
+    return large_begins(p, entry) && hak_cas_acquire(hak_map_entry(hak_slot_of(p)), &entry, 0u);
+}
+
+bool hak_large_take_back(void *p, uint32_t entry)
+{
+    if (!large_claim(p, entry))
+        return false;
+    runs_count(hak_slab_record(hak_slot_of(p)), (size_t)-1);
+    return true;
+}
+
 bool hak_large_free(void *p, uint32_t entry)
 {
     size_t slot = hak_slot_of(p);
-    /* ORDER: [large-entry] whoever clears the entry owns the block; of two frees one finds it gone
-     */
-    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))
+    if (!large_claim(p, entry))
         return false;
     if (entry == HAK_KIND_LARGE)
         runs_release(slot);

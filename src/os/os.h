@@ -82,32 +82,18 @@ struct hak_os_limits {
 /* Opens files of /proc and /sys, and closes them again. Slow: for the record of a failure. */
 void hak_os_limits(struct hak_os_limits *out);
 
-/* The control group of the process: the one of it and those around it that leaves least. Files are
- * opened and closed again; without /sys, without a limit, or where they may not be read, *out says
- * so with max_bytes UINT64_MAX. Version 2 of control groups, else version 1. */
-struct hak_os_group {
-    uint64_t max_bytes, used_bytes; /* memory.max or memory.high, whichever is less */
-    uint64_t stalled_us;            /* time that some task waited for memory (PSI); version 2 */
+/* --- which file an address of the program's code belongs to --- */
+
+#define HAK_BUILD_ID_MOST 20u
+struct hak_os_module {
+    uint8_t
+        build_id[HAK_BUILD_ID_MOST]; /* what the linker put into the file, cut to so many bytes */
+    uint8_t build_id_bytes;          /* 0: the file has none */
+    uintptr_t base;                  /* an address minus this is the file's own address for it */
 };
-/* With `path` empty looks for the group and keeps its path there, for the next time. */
-#define HAK_OS_GROUP_PATH 512u
-void hak_os_group(char path[HAK_OS_GROUP_PATH], struct hak_os_group *out);
-
-/* What the process has used since its start. */
-struct hak_os_usage {
-    uint64_t cpu_ns, faults; /* of all threads; faults that needed no reading from a disk */
-};
-void hak_os_usage(struct hak_os_usage *out);
-/* Resident memory of the process, from /proc; 0 where that cannot be read. */
-uint64_t hak_os_resident_bytes(void);
-
-/* --- small files, for policies: whole, without a descriptor that stays open --- */
-
-/* Reads up to `size` bytes; *got says how many. Returns 0 or an errno. */
-int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got);
-/* Writes a file of this name, at once: a reader finds the old one or the new one. */
-int hak_os_write_file(const char *path, const char *text, size_t bytes);
-
+/* False: no loaded file has this address. Takes a lock of the loader's: the caller holds none that
+ * the loader could wait for. */
+bool hak_os_find_module(uintptr_t address, struct hak_os_module *out);
 /* --- files: for what the program has asked to be written --- */
 
 /* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only.
@@ -145,6 +131,31 @@ const unsigned char *hak_os_unwind_table(uintptr_t pc);
 const char *hak_os_image_of(uintptr_t pc, uintptr_t *base);
 /* The readable mapping that contains an address. False: there is none, or no /proc. Slow. */
 bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high);
+/* The control group of the process: the one of it and those around it that leaves least. Files are
+ * opened and closed again; without /sys, without a limit, or where they may not be read, *out says
+ * so with max_bytes UINT64_MAX. Version 2 of control groups, else version 1. */
+struct hak_os_group {
+    uint64_t max_bytes, used_bytes; /* memory.max or memory.high, whichever is less */
+    uint64_t stalled_us;            /* time that some task waited for memory (PSI); version 2 */
+};
+/* With `path` empty looks for the group and keeps its path there, for the next time. */
+#define HAK_OS_GROUP_PATH 512u
+void hak_os_group(char path[HAK_OS_GROUP_PATH], struct hak_os_group *out);
+
+/* What the process has used since its start. */
+struct hak_os_usage {
+    uint64_t cpu_ns, faults; /* of all threads; faults that needed no reading from a disk */
+};
+void hak_os_usage(struct hak_os_usage *out);
+/* Resident memory of the process, from /proc; 0 where that cannot be read. */
+uint64_t hak_os_resident_bytes(void);
+
+/* --- small files, for policies: whole, without a descriptor that stays open --- */
+
+/* Reads up to `size` bytes; *got says how many. Returns 0 or an errno. */
+int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got);
+/* Writes a file of this name, at once: a reader finds the old one or the new one. */
+int hak_os_write_file(const char *path, const char *text, size_t bytes);
 
 /* --- for the hardened build only (guard_linux.c, random.c) --- */
 

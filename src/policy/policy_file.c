@@ -10,6 +10,7 @@
  * blocks times weight
  *
  * An arm: plays; sums of reward, its squares, time, memory; hints. */
+#include "base/text.h"
 #include "policy/policy.h"
 
 #include <string.h>
@@ -77,11 +78,6 @@ static size_t file_word(struct words *w, const char **word)
     return (size_t)(w->at - *word);
 }
 
-static bool file_is(const char *word, size_t length, const char *name)
-{
-    return strlen(name) == length && memcmp(word, name, length) == 0;
-}
-
 static bool file_number(struct words *w, uint64_t *value)
 {
     const char *word;
@@ -124,8 +120,8 @@ static bool file_arm(struct words *w, struct hak_evidence *e)
             uint64_t *const numbers[] = {&to->plays, &to->reward, &to->squares,
                                          &to->time,  &to->memory, &to->hints};
             const char *name = hak_knob_info[k].arm[a].name;
-            if (name == NULL || !file_is(knob, knob_length, hak_knob_info[k].name) ||
-                !file_is(arm, arm_length, name))
+            if (name == NULL || !hak_text_is(knob, knob_length, hak_knob_info[k].name) ||
+                !hak_text_is(arm, arm_length, name))
                 continue;
             bool first = to->plays == 0 && to->hints == 0;
             return first && file_numbers_of(w, numbers, 6) && file_end(w) &&
@@ -155,16 +151,16 @@ static bool file_line(struct words *w, struct hak_evidence *e)
     size_t length = file_word(w, &word);
     if (length == 0 || *word == '#')
         return true;
-    if (file_is(word, length, "runs"))
+    if (hak_text_is(word, length, "runs"))
         return file_numbers_of(w, (uint64_t *[]){&e->runs, &e->ticks}, 2) && file_end(w);
-    if (file_is(word, length, "base"))
+    if (hak_text_is(word, length, "base"))
         return file_numbers_of(
                    w, (uint64_t *[]){&e->base_plays, &e->base_us, &e->base_cpu_us, &e->base_kib},
                    4) &&
                file_end(w);
-    if (file_is(word, length, "arm"))
+    if (hak_text_is(word, length, "arm"))
         return file_arm(w, e);
-    return file_is(word, length, "bin") && file_bin(w, e);
+    return hak_text_is(word, length, "bin") && file_bin(w, e);
 }
 
 unsigned hak_policy_parse(const char *text, size_t length, struct hak_evidence *e)
@@ -173,10 +169,10 @@ unsigned hak_policy_parse(const char *text, size_t length, struct hak_evidence *
     unsigned line = 0;
     const char *end = text + length;
     while (text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *newline = hak_text_find_char(text, '\n', (size_t)(end - text));
         struct words w = {text, newline != NULL ? newline : end};
         line++;
-        if (line == 1 ? !file_is(text, (size_t)(w.end - text), FILE_FIRST_LINE)
+        if (line == 1 ? !hak_text_is(text, (size_t)(w.end - text), FILE_FIRST_LINE)
                       : !file_line(&w, &read))
             return line;
         if (newline == NULL)

@@ -38,7 +38,10 @@ struct hak_slab {
     struct hak_slab *next, *prev;
     char *base;
     _Atomic(uint64_t) *free_bits; /* atomic because walkers may look; one writer */
-    _Atomic(uint64_t) free_word;  /* the bits themselves where they are inline */
+    union {
+        _Atomic(uint64_t) free_word;    /* the bits themselves where they are inline */
+        _Atomic(uint32_t) large_sample; /* large blocks only: of a call site's samples, 0: none */
+    };
     _Atomic(uint16_t) carved;
     _Atomic(uint16_t) free_blocks;
     uint8_t cls;
@@ -50,6 +53,7 @@ struct hak_slab {
     uint16_t seen_free_blocks; /* free_blocks when somebody looked last: see purge.c in cache */
     uint32_t large_bytes;      /* large blocks only: the slots' length; the block's own */
     uint32_t large_colour;     /* and where in the first slot the block begins: see runs.c */
+    uint8_t group;             /* of the heap that took it from the pool: see cache.h */
     /* Any thread. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     _Atomic(struct hak_slab *) inbox_next;

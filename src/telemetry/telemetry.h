@@ -5,3 +5,4 @@
 #pragma once
 
 #include "telemetry/root.h"
+#include "telemetry/sites.h"

@@ -338,8 +338,8 @@ MISTAKES = (
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),
     Mistake("freed_without_claim", "a large block's map entry is tested, then cleared", "large/runs.c", ((
-        "    if (!large_begins(p, entry) || !hak_cas_acquire(hak_map_entry(slot), &entry, 0u))\n"
-        "        return false;\n",
-        "    if (!large_begins(p, entry) || hak_load_acquire(hak_map_entry(slot)) == 0)\n        return false;\n"
-        "    hak_store_relaxed(hak_map_entry(slot), 0u);\n"),), "other_large"),
+        "    return large_begins(p, entry) && hak_cas_acquire(hak_map_entry(hak_slot_of(p)), &entry, 0u);\n",
+        "    if (!large_begins(p, entry) || hak_load_acquire(hak_map_entry(hak_slot_of(p))) == 0)\n"
+        "        return false;\n"
+        "    hak_store_relaxed(hak_map_entry(hak_slot_of(p)), 0u);\n    return true;\n"),), "other_large"),
 )

@@ -36,6 +36,9 @@ FLAG_TURN = kept("not found: the flag is changed for what others have freed, and
 MAPPED = kept("the number comes after the system has mapped the arrays; the system's mappings are not simulated")
 LARGE_RECORD = kept("a correct program orders the allocation before the free; kept so that the record is whole for one "
                     "that does not")
+SAMPLE_SLOT = kept("not run: no scenario samples lifetimes; the slot's content passes from the thread that frees a "
+                   "sample to the one that gets the next, as a block does through its slab")
+SITE_RULES = kept("not run: rules are read before the program begins; kept for who adds them later")
 
 ORDERS = {
     "cache/remote.c inbox_link_any cas_acq_rel -> acquire": by("blocks_lists"),
@@ -66,8 +69,8 @@ ORDERS = {
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
-    "large/runs.c runs_alloc store_release -> relaxed": LARGE_RECORD,
-    "large/runs.c hak_large_free cas_acquire -> relaxed": LARGE_RECORD,
+    "large/runs.c runs_publish store_release -> relaxed": LARGE_RECORD,
+    "large/runs.c large_claim cas_acquire -> relaxed": LARGE_RECORD,
     "os/lock_linux.c hak_try_lock cas_acquire -> relaxed": by("other_lock"),
     "os/lock_linux.c lock_wait_slow exchange_acquire -> relaxed": by("other_lock"),
     "os/lock_linux.c hak_unlock exchange_release -> relaxed": by("other_lock"),
@@ -100,4 +103,10 @@ ORDERS = {
     "space/window.c hak_space_high_water load_acquire -> relaxed": MAPPED,
     "space/window.c hak_space_take store_release -> relaxed": MAPPED,
     "space/window.c hak_space_try_take_at store_release -> relaxed": MAPPED,
+    "telemetry/lifetimes.c sample_block cas_acquire -> relaxed": SAMPLE_SLOT,
+    "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> acquire": SAMPLE_SLOT,
+    "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> release": kept(
+        "not needed: there is no name for a change that only releases"),
+    "telemetry/rules.c hak_site_rule_group load_acquire -> relaxed": SITE_RULES,
+    "telemetry/rules.c hak_sites_apply store_release -> relaxed": SITE_RULES,
 }

@@ -6,6 +6,8 @@
     hakmem bench compare OLD NEW      what changed between two results
     hakmem bench report RESULT        the table and the page of a result again
     hakmem bench docs RESULT          docs/benchmarks.md and its pictures
+    hakmem bench learn [--quick]      what learning is worth: fixed, live, learned and frozen
+    hakmem bench learn-docs RESULT    docs/learning-evaluation.md of such a result
 
 Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere, 2 for wrong usage or
 something that has to be set up first, 130 when interrupted. Failures of peers are shown in all
@@ -26,7 +28,17 @@ from rich.console import Console
 from rich.table import Table
 
 from hakmem_tools.bench import allocators as alloc
-from hakmem_tools.bench import comparison, docs, html, places, suite, summary, table
+from hakmem_tools.bench import (
+    comparison,
+    docs,
+    html,
+    learning,
+    learning_text,
+    places,
+    suite,
+    summary,
+    table,
+)
 from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import Plan, Result, failures, missing_program
 from hakmem_tools.bench.runner import run as run_plan
@@ -226,6 +238,72 @@ def make_docs(
     target = folder or Path(str(root)) / "docs"
     for path in docs.write(summary.read_result(result_path), result_path, target):
         out.print(str(path), highlight=False, soft_wrap=True)
+
+
+@app.command("learn")
+def learn(
+    quick: Annotated[bool, typer.Option("--quick", help="Small work.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the three ways.")] = 3,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only workloads whose names contain this.")
+    ] = None,
+    learns: Annotated[int, typer.Option(min=1, help="Runs that watch, before.")] = 1,
+    tries: Annotated[
+        int, typer.Option(min=0, help="Short runs before, in each of which one knob is tried.")
+    ] = 0,
+    callgrind: Annotated[
+        bool, typer.Option("--callgrind", help="Also count instructions; takes many minutes.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
+    ] = None,
+    build: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 300,
+) -> None:
+    """Measures what learning is worth: fixed defaults, learning live, learned and frozen."""
+    where = places.find(build)
+    plan = learning.LearningPlan(
+        workloads=learning.select(only or []),
+        places=where,
+        rounds=rounds,
+        quick=quick,
+        learns=learns,
+        tries=tries,
+        command=command_to_repeat(),
+        seconds=timeout,
+        callgrind=callgrind,
+    )
+    folder = output_folder(output, where.results)
+    result = learning.run(
+        plan,
+        functools.partial(err.print, highlight=False, markup=False),
+        functools.partial(save, folder=folder),
+    )
+    learning_text.show(result, out)
+    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    if any(w["problem"] for w in result["workloads"] if not w["skipped"]):
+        raise typer.Exit(1)
+
+
+@app.command("learn-docs")
+def make_learn_docs(
+    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+) -> None:
+    """Writes docs/learning-evaluation.md from a result of `learn`."""
+    root = places.source_tree()
+    if folder is None and root is None:
+        raise BenchError("there is no source tree here: give --folder DIR")
+    target = folder or Path(str(root)) / "docs"
+    path = result_path / "result.json" if result_path.is_dir() else result_path
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if result.get("schema") != learning.SCHEMA or "workloads" not in result:
+        raise BenchError(f"{path} is no result of `hakmem bench learn`")
+    notes = target / "results" / "learning-notes.md"
+    written = learning_text.write(result, notes, target / "learning-evaluation.md")
+    out.print(str(written), highlight=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -33,6 +33,8 @@ class Run:
     user_us: int = 0
     sys_us: int = 0
     maxrss_kb: int = 0
+    meanrss_kb: int = 0
+    """Mean over time; 0 where nobody looked."""
     minflt: int = 0
     majflt: int = 0
     elapsed_ns: int = 0
@@ -91,6 +93,7 @@ def run_of(cost: Mapping[str, int], errors: str) -> Run:
     run = Run(problem=problem_of(cost, errors))
     for name in ("wall_ns", "user_us", "sys_us", "maxrss_kb", "minflt", "majflt"):
         setattr(run, name, cost[name])
+    run.meanrss_kb = cost.get("meanrss_kb", 0)
     return run
 
 
@@ -105,14 +108,23 @@ def environment_for(allocator: Allocator, extra: Mapping[str, str] | None = None
 
 
 def launch_command(
-    launch: Path, command: Sequence[str], allocator: Allocator, scratch: Path, repeats: int = 1
+    launch: Path,
+    command: Sequence[str],
+    allocator: Allocator,
+    scratch: Path,
+    repeats: int = 1,
+    look_ms: int = 0,
 ) -> list[str]:
-    """The command line that starts a command under an allocator, its output to files in scratch."""
+    """The command line that starts a command under an allocator, its output to files in scratch.
+
+    With look_ms the launcher looks at the command's resident memory so often, for the mean.
+    """
     if not launch.is_file():
         raise BenchError(f"{launch} is not built: {HOW_TO_BUILD}")
     preload = ["-p", allocator.library] if allocator.library else []
+    look = ["-m", str(look_ms)] if look_ms else []
     files = ["-o", str(scratch / "stdout"), "-e", str(scratch / "stderr")]
-    return [str(launch), "-n", str(repeats), *preload, *files, "--", *command]
+    return [str(launch), "-n", str(repeats), *look, *preload, *files, "--", *command]
 
 
 def start(
@@ -176,12 +188,13 @@ def measure(
     seconds: float = 300,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    look_ms: int = 0,
 ) -> Outcome:
     """Runs a command under an allocator: what it cost and what it printed."""
     with tempfile.TemporaryDirectory(prefix="hakmem-bench-") as name:
         scratch = Path(name)
         process = start(
-            launch_command(launch, command, allocator, scratch, repeats),
+            launch_command(launch, command, allocator, scratch, repeats, look_ms),
             environment_for(allocator, environment),
             folder or Path.cwd(),
         )

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * telemetry: how long blocks live, by call site: samples. The clock is what the process allocates:
+ * KiB that bins were refilled with. A block that is sampled is a large one, whose end passes by the
+ * slow path of free; so nothing else is any slower. See sites.h.
+ *
+ * A sample costs a microsecond and a page or two, so one is taken every SAMPLE_BYTES, fewer in a
+ * program that runs on, and at most a few are alive of each site, and of all in proportion to what
+ * is in use: a site of which that many live on has shown what it is. The slot of a sample that ends
+ * is kept for the next one: the pool is not to learn anything from samples. */
+#include "telemetry/sites_internal.h"
+
+#define SAMPLE_BYTES ((int64_t)256 << 10)
+#define SAMPLES_BEFORE_FEWER 4096u /* then half as many, and so on */
+#define SAMPLES 64u
+#define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
+#define LIVE_OF_SITE 6u         /* at a time, of a site that little is known of */
+#define LIVE_OF_KNOWN_SITE 1u   /* so that there is room for rare ones */
+#define SAMPLES_OF_KNOWN_SITE 24u
+#define IN_USE_A_SAMPLE ((size_t)1 << 20) /* a page or two for so much: half a hundredth */
+
+struct sample {
+    _Atomic(uint32_t) site; /* place in the table + 1; 0: free */
+    _Atomic(uint32_t) born_kib;
+};
+
+static struct sample samples[SAMPLES];
+static _Atomic(size_t) spare_slots[SAMPLES]; /* + 1; 0: none */
+static _Atomic(uint32_t) samples_live, samples_taken;
+static _Atomic(uint32_t) clock_kib; /* modulo 4 TiB */
+_Atomic(bool) hak_sites_learning;
+
+void hak_sites_learn(bool on)
+{
+    hak_store_relaxed(&hak_sites_learning, on);
+}
+
+static int64_t sample_distance(void)
+{
+    uint32_t taken = hak_load_relaxed(&samples_taken) / SAMPLES_BEFORE_FEWER;
+    return SAMPLE_BYTES << (taken == 0 ? 0 : hak_min(hak_log2_floor(taken) + 1, 12));
+}
+
+bool hak_sites_refilled(struct hak_heap *heap, size_t bytes)
+{
+    heap->unwatched_bytes -= (int64_t)bytes;
+    if (heap->unwatched_bytes > 0)
+        return false;
+    int64_t distance = sample_distance();
+    hak_add_relaxed(&clock_kib, (uint32_t)(distance >> 10));
+    heap->unwatched_bytes += distance;
+    if (heap->unwatched_bytes <= 0) /* one refill may be more than the distance */
+        heap->unwatched_bytes = distance;
+    return true;
+}
+
+static size_t samples_in_use_bytes(void)
+{
+    size_t slots = 0;
+    for (unsigned label = 0; label < HAK_CLASSES; label++)
+        slots += hak_pool_slots_in_use(label);
+    return slots * HAK_SLOT_BYTES;
+}
+
+/* A free place; SAMPLES: none. */
+static uint32_t sample_claim(uint32_t site)
+{
+    static _Atomic(uint32_t) next;
+    uint32_t from = hak_add_relaxed(&next, 1u);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        uint32_t at = (from + i) % SAMPLES;
+        uint32_t none = 0;
+        if (hak_load_relaxed(&samples[at].site) == 0 &&
+            hak_cas_relaxed(&samples[at].site, &none, site))
+            return at;
+    }
+    return SAMPLES;
+}
+
+static void *sample_block(size_t bytes, size_t align_bytes, bool *zero)
+{
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        size_t slot = hak_load_relaxed(&spare_slots[i]);
+        /* ORDER: [sample-slot] what the program wrote to the block before */
+        if (slot != 0 && hak_cas_acquire(&spare_slots[i], &slot, (size_t)0)) {
+            *zero = false;
+            return hak_large_place_sampled(slot - 1, bytes, align_bytes);
+        }
+    }
+    return hak_large_alloc_sampled(bytes, align_bytes, zero);
+}
+
+static void site_sized(struct hak_site *s, uint32_t bytes)
+{
+    if (hak_load_relaxed(&s->least_bytes) == 0 || bytes < hak_load_relaxed(&s->least_bytes))
+        hak_store_relaxed(&s->least_bytes, bytes);
+    if (bytes > hak_load_relaxed(&s->most_bytes))
+        hak_store_relaxed(&s->most_bytes, bytes);
+}
+
+static unsigned site_live_most(const struct hak_site *s)
+{
+    return hak_load_relaxed(&s->samples) < SAMPLES_OF_KNOWN_SITE ? LIVE_OF_SITE
+                                                                 : LIVE_OF_KNOWN_SITE;
+}
+
+void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, bool *zero)
+{
+    struct hak_site *s = hak_site_find(address);
+    if (s == NULL || bytes > SAMPLE_MOST_BYTES || align_bytes > SAMPLE_MOST_BYTES)
+        return NULL;
+    site_sized(s, (uint32_t)bytes);
+    if (hak_load_relaxed(&s->live) >= site_live_most(s)) {
+        hak_add_relaxed(&s->skipped, 1u);
+        return NULL;
+    }
+    if (hak_load_relaxed(&samples_live) >= samples_in_use_bytes() / IN_USE_A_SAMPLE)
+        return NULL;
+    uint32_t at = sample_claim((uint32_t)(s - hak_sites) + 1);
+    if (at == SAMPLES)
+        return NULL;
+    void *p = sample_block(hak_round_up(hak_max(bytes, 1), HAK_ALIGNMENT), align_bytes, zero);
+    if (p == NULL) {
+        hak_store_relaxed(&samples[at].site, 0u);
+        return NULL;
+    }
+    hak_store_relaxed(&samples[at].born_kib, hak_load_relaxed(&clock_kib));
+    hak_add_relaxed(&s->samples, 1u);
+    hak_add_relaxed(&s->live, 1u);
+    hak_add_relaxed(&samples_live, 1u);
+    hak_add_relaxed(&samples_taken, 1u);
+    hak_store_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample, at + 1);
+    return p;
+}
+
+void hak_site_count_large(uintptr_t address, size_t bytes)
+{
+    struct hak_site *s = hak_site_find(address);
+    if (s == NULL)
+        return;
+    hak_add_relaxed(&s->large_blocks, 1u);
+    hak_add_relaxed(&s->large_kib, bytes >> 10);
+}
+
+static void sample_end(struct sample *at)
+{
+    struct hak_site *s = &hak_sites[hak_load_relaxed(&at->site) - 1];
+    hak_add_relaxed(&s->life_kib,
+                    (uint64_t)(hak_load_relaxed(&clock_kib) - hak_load_relaxed(&at->born_kib)));
+    hak_sub_relaxed(&s->live, 1u);
+    hak_sub_relaxed(&samples_live, 1u);
+    hak_store_relaxed(&at->site, 0u);
+}
+
+static void sample_keep_slot(size_t slot)
+{
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        size_t none = 0;
+        /* ORDER: [sample-slot] */
+        if (hak_load_relaxed(&spare_slots[i]) == 0 &&
+            hak_cas_acq_rel(&spare_slots[i], &none, slot + 1))
+            return;
+    }
+    hak_pool_release_any(slot, 1, HAK_POOL_LABEL_RUN, false);
+}
+
+bool hak_site_free_sample(void *p, uint32_t entry)
+{
+    size_t slot = hak_slot_of(p);
+    uint32_t sample = hak_load_relaxed(&hak_slab_record(slot)->large_sample);
+    if (!hak_large_take_back(p, entry))
+        return false;
+    sample_keep_slot(slot);
+    sample_end(&samples[sample - 1]);
+    return true;
+}
+
+uint64_t hak_site_live_life_kib(const struct hak_site *site)
+{
+    uint64_t sum = 0;
+    uint32_t now = hak_load_relaxed(&clock_kib);
+    for (unsigned i = 0; i < SAMPLES; i++)
+        if (hak_load_relaxed(&samples[i].site) == (uint32_t)(site - hak_sites) + 1)
+            sum += now - hak_load_relaxed(&samples[i].born_kib);
+    return sum;
+}
