@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:&?hak_options\.)?([\w\[\]]+), .*?\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
-VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "FILE, learn:FILE, try:FILE or off"}
+VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "a text"}
 DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
 

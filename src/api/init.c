@@ -18,7 +18,7 @@ __attribute__((constructor)) static void init_begin(void)
     hak_foreign_start();
     hak_options_read(environ);
     if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats ||
-        hak_options.prof_leaks || *hak_options.policy != '\0')
+        hak_options.prof_leaks)
         hak_os_keep_stderr();
     hak_profile_begin();
     pthread_atfork(NULL, NULL, hak_heap_fork_child);

@@ -174,15 +174,6 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
-static bool options_parse_text(const char *s, size_t length, char *value, size_t most)
-{
-    if (length > most)
-        return false;
-    memcpy(value, s, length);
-    value[length] = '\0';
-    return true;
-}
-
 /* "SIZE:MIB,SIZE:MIB" */
 static bool options_parse_caps(const char *s, size_t length)
 {
@@ -230,9 +221,6 @@ static void options_set(const char *name, size_t name_length, const char *value,
             if (!options_parse_flag(value, value_length, o->value))
                 options_warn("bad value \"", value, value_length,
                              "\" (0 or 1 is wanted) for " PREFIX, o->name);
-        } else if (o->kind == OPTION_TEXT) {
-            if (!options_parse_text(value, value_length, o->value, o->most))
-                options_warn("the value is too long for " PREFIX, o->name, strlen(o->name), "", "");
         } else if (o->kind == OPTION_CAPS) {
             if (!options_parse_caps(value, value_length))
                 options_warn("bad value \"", value, value_length,
@@ -275,11 +263,20 @@ static bool options_is_of_others(const char *s, size_t length)
     return false;
 }
 
+static uint64_t options_policy_prewarm(void)
+{
+    struct hak_policy_summary policy;
+    hak_policy_summary(&policy);
+    return policy.knobs.value[HAK_KNOB_PREWARM];
+}
+
 static void options_prewarm(void)
 {
     uint64_t want = hak_options.prewarm_superslabs;
     for (int i = 0; i < 8; i++)
         want += hak_options.prewarm_of_class[i];
+    if (want == 0)
+        want = options_policy_prewarm();
     size_t most = hak_os_address_space_limit() / 8 / HAK_SUPERSLAB_BYTES;
     if (want > most) {
         options_warn("prewarming is cut to an eighth of RLIMIT_AS", "", 0, "", "");

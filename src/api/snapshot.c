@@ -58,6 +58,7 @@ static const struct control controls[] = {
     {"policy.slack", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_SLACK])},
     {"policy.huge_keep", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_HUGE_KEEP])},
     {"policy.spare", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_SPARE])},
+    {"policy.prewarm", FROM_SNAPSHOT(policy.knobs.value[HAK_KNOB_PREWARM])},
     {"failures.threshold", FROM_SNAPSHOT(failures[HAK_FAILURE_THRESHOLD])},
     {"failures.exhaustion", FROM_SNAPSHOT(failures[HAK_FAILURE_EXHAUSTION])},
     {"failures.map", FROM_SNAPSHOT(failures[HAK_FAILURE_MAP])},

@@ -173,6 +173,21 @@ unsigned hak_cache_bin_capacity(unsigned cls)
     return most;
 }
 
+#define REST_REFILLS 2048u /* of the thread, between two looks for bins that it has left */
+
+/* Blocks in a bin that has not changed since the last look wait for nobody: they go back to their
+ * slabs, where their pages may be given back. The bin stays as large as it was. */
+static void bins_rest_locked(struct hak_heap *heap)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        struct hak_class_heap *ch = &heap->classes[cls];
+        unsigned blocks = hak_bin_blocks(heap, cls);
+        if (blocks != 0 && blocks == ch->seen_blocks)
+            hak_heap_drain_locked(heap, cls, blocks);
+        ch->seen_blocks = (uint16_t)blocks;
+    }
+}
+
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
@@ -195,6 +210,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     ch->overflowed = false;
     if (hak_load_relaxed(&heap->inbox) != NULL)
         hak_heap_collect_locked(heap);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))
+        bins_rest_locked(heap);
     unsigned blocks = bins_fill_locked(heap, cls, zero);
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);

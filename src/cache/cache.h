@@ -80,7 +80,8 @@ struct hak_class_heap {
     uint8_t volume;   /* refills without an overflow, modulo 256 */
     uint8_t
         slabs_taken; /* from the pool, up to the number from which on more of them are expected */
-    uint16_t turns;  /* overflows followed by an underflow, since the bin has its size */
+    uint16_t seen_blocks; /* in the bin, at the last look for bins that rest */
+    uint16_t turns;       /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 

@@ -54,6 +54,8 @@ static void apply_arm(enum hak_knob knob, uint64_t value)
     case HAK_KNOB_SLACK:
         hak_store_relaxed(&hak_pool_knobs.slack_percent, value);
         break;
+    case HAK_KNOB_PREWARM:
+        break; /* done by whoever starts the policy, once all options hold */
     case HAK_KNOB_SPARE:
         hak_store_relaxed(&hak_cache_knobs.spare_bytes, value);
         break;

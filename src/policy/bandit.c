@@ -8,7 +8,7 @@
 #define BASE_SHARE 4u /* and then one in so many: the machine and the work change */
 
 /* UCB1's bonus is for rewards all over [0, 1]; a knob moves them by a few hundredths. */
-#define BONUS_SHARE 4u
+#define BONUS_SHARE 16u
 #define FRACTION_BITS 16u
 #define LN2_PPM UINT64_C(693147)
 

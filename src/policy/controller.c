@@ -7,24 +7,22 @@
 #include "policy/policy.h"
 
 const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
-    [HAK_KNOB_BINS] = {"bins", {{"medium", 256 << 10}, {"small", 64 << 10}, {"large", 1 << 20}}},
+    [HAK_KNOB_BINS] = {"bins", {{"medium", 256 << 10}, {"small", 64 << 10}}},
     [HAK_KNOB_KEEP] = {"keep", {{"quarter", 25}, {"none", 0}, {"all", 100}}},
-    [HAK_KNOB_AGE] = {"age", {{"1s", 1000000000}, {"100ms", 100000000}, {"10s", 10000000000}}},
-    [HAK_KNOB_GROW] = {"grow", {{"eighth", 12}, {"half", 50}, {"double", 100}}},
+    [HAK_KNOB_AGE] = {"age", {{"1s", 1000000000}, {"100ms", 100000000}}},
+    [HAK_KNOB_GROW] = {"grow", {{"eighth", 12}, {"double", 100}}},
     [HAK_KNOB_HUGE_PAGES] = {"huge_pages", {{"late", 16 << 20}, {"never", SIZE_MAX}, {"early", 0}}},
     [HAK_KNOB_PREFAULT] = {"prefault",
-                           {{"none", HAK_PREFAULT_NONE},
-                            {"slabs", HAK_PREFAULT_SLABS},
-                            {"all", HAK_PREFAULT_ALL}}},
+                           {{"none", HAK_PREFAULT_NONE}, {"slabs", HAK_PREFAULT_SLABS}}},
     [HAK_KNOB_SLACK] = {"slack", {{"quarter", 25}, {"none", 0}, {"any", 100}}},
-    [HAK_KNOB_HUGE_KEEP] = {"huge_keep", {{"any", UINT64_MAX}, {"none", 0}, {"8m", 8 << 20}}},
+    [HAK_KNOB_HUGE_KEEP] = {"huge_keep", {{"any", UINT64_MAX}, {"none", 0}}},
     [HAK_KNOB_SPARE] = {"spare", {{"4m", 4 << 20}, {"512k", 512 << 10}, {"32m", 32 << 20}}},
+    [HAK_KNOB_PREWARM] = {"prewarm", {{"none", 0}, {"64m", 32}}},
 };
 
 #define RATIO_MOST (4 * HAK_PPM)
 
 /* What makes an arm promising, in one tick. */
-#define MANY_SLOW_CALLS 256u
 #define MANY_FAULTS 512u
 #define MANY_HEAPS 16u
 #define KEPT_SHARE 20u /* of what is resident */
@@ -32,11 +30,8 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
 
 static const char *const rule_names[] = {"loaded", "try", "hint", "near", "stall", "far"};
 static const char *const counter_names[HAK_COUNTERS] = {
-    "reward",      "plays",           "percent",
-    "stalled_us",  "slow_calls",      "mapped_superslabs",
-    "faults",      "regretted_slots", "aged_slots",
-    "huge_blocks", "heaps",           "kept_bytes",
-    "spare_bytes", "purged_bytes"};
+    "reward",          "plays",       "percent", "stalled_us", "mapped_superslabs", "faults",
+    "regretted_slots", "huge_blocks", "heaps",   "kept_bytes", "spare_bytes",       "purged_bytes"};
 
 static void policy_note(struct hak_policy_state *s, unsigned knob, enum hak_policy_rule rule,
                         enum hak_policy_counter counter, uint64_t count, uint64_t before,
@@ -141,25 +136,24 @@ static struct hint hint_if(bool promising, enum hak_policy_counter counter, uint
 static struct hint policy_hint(const struct hak_policy_snapshot *n,
                                const struct hak_policy_snapshot *l, unsigned knob, unsigned arm)
 {
-    uint64_t slow = n->slow_calls - l->slow_calls;
     uint64_t mapped = n->mapped_superslabs - l->mapped_superslabs;
     uint64_t faults = n->faults - l->faults;
     uint64_t regretted = n->regretted_slots - l->regretted_slots;
-    uint64_t aged = n->aged_slots - l->aged_slots;
     uint64_t huge = n->huge_blocks - l->huge_blocks;
     uint64_t purged = n->purged_bytes - l->purged_bytes;
     bool keeps = n->kept_bytes > n->resident_bytes / KEPT_SHARE;
     bool first = arm == 1;
     switch (knob) {
     case HAK_KNOB_BINS:
-        return first ? hint_if(n->heaps >= MANY_HEAPS, HAK_COUNTER_HEAPS, n->heaps)
-                     : hint_if(slow >= MANY_SLOW_CALLS, HAK_COUNTER_SLOW_CALLS, slow);
+        return hint_if(n->heaps >= MANY_HEAPS, HAK_COUNTER_HEAPS, n->heaps);
     case HAK_KNOB_KEEP:
         return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
                      : hint_if(regretted >= MANY_SLOTS, HAK_COUNTER_REGRETTED, regretted);
     case HAK_KNOB_AGE:
-        return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
-                     : hint_if(aged >= MANY_SLOTS, HAK_COUNTER_AGED, aged);
+        return hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes);
+    case HAK_KNOB_PREWARM:
+        return hint_if(mapped > 0 && n->mapped_superslabs >= hak_knob_info[knob].arm[arm].value,
+                       HAK_COUNTER_MAPPED, n->mapped_superslabs);
     case HAK_KNOB_GROW:
         return hint_if(mapped > 1, HAK_COUNTER_MAPPED, mapped);
     case HAK_KNOB_HUGE_PAGES:
@@ -183,7 +177,7 @@ static void policy_watch(struct hak_policy_state *s, const struct hak_policy_sna
 {
     s->learned.ticks++;
     for (unsigned k = 0; k < HAK_KNOBS; k++) {
-        for (unsigned a = 1; a < HAK_ARMS; a++) {
+        for (unsigned a = 1; a < HAK_ARMS && hak_knob_info[k].arm[a].name != NULL; a++) {
             struct hint hint = policy_hint(n, &s->last, k, a);
             const struct hak_knob_info *info = &hak_knob_info[k];
             if (!hint.promising || s->arm[k] == a)

@@ -32,9 +32,10 @@ enum hak_knob {
     HAK_KNOB_SLACK,
     HAK_KNOB_HUGE_KEEP,
     HAK_KNOB_SPARE,
+    HAK_KNOB_PREWARM,
     HAK_KNOBS
 };
-#define HAK_ARMS 3u /* named policies of a knob; the first is the fixed default */
+#define HAK_ARMS 3u /* named policies of a knob, at most; the first is the fixed default */
 
 struct hak_knob_info {
     const char *name;
@@ -138,11 +139,9 @@ enum hak_policy_counter {
     HAK_COUNTER_PLAYS,
     HAK_COUNTER_PERCENT,
     HAK_COUNTER_STALLED_US,
-    HAK_COUNTER_SLOW_CALLS,
     HAK_COUNTER_MAPPED,
     HAK_COUNTER_FAULTS,
     HAK_COUNTER_REGRETTED,
-    HAK_COUNTER_AGED,
     HAK_COUNTER_HUGE,
     HAK_COUNTER_HEAPS,
     HAK_COUNTER_KEPT,

@@ -119,8 +119,9 @@ static bool file_arm(struct words *w, struct hak_evidence *e)
             struct hak_arm_evidence *to = &e->arm[k][a];
             uint64_t *const numbers[] = {&to->plays, &to->reward, &to->squares,
                                          &to->time,  &to->memory, &to->hints};
-            if (!hak_text_is(knob, knob_length, hak_knob_info[k].name) ||
-                !hak_text_is(arm, arm_length, hak_knob_info[k].arm[a].name))
+            const char *name = hak_knob_info[k].arm[a].name;
+            if (name == NULL || !hak_text_is(knob, knob_length, hak_knob_info[k].name) ||
+                !hak_text_is(arm, arm_length, name))
                 continue;
             bool first = to->plays == 0 && to->hints == 0;
             return first && file_numbers_of(w, numbers, 6) && file_end(w) &&

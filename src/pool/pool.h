@@ -74,7 +74,7 @@ struct hak_pool_knobs {
     _Atomic(uint64_t) give_back;       /* memory is short: HAK_GIVE_BACK_* */
     _Atomic(uint64_t) regretted_slots, aged_slots; /* counted: wrongly given back, wrongly kept */
 };
-enum { HAK_PREFAULT_NONE, HAK_PREFAULT_SLABS, HAK_PREFAULT_ALL };
+enum { HAK_PREFAULT_NONE, HAK_PREFAULT_SLABS };
 enum { HAK_GIVE_BACK_NONE, HAK_GIVE_BACK_HALF, HAK_GIVE_BACK_ALL };
 extern HAK_HIDDEN struct hak_pool_knobs hak_pool_knobs;
 /* Two that the options set too. */

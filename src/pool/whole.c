@@ -70,9 +70,6 @@ static void whole_advise(const struct hak_whole *w, size_t from)
         (hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH || hak_pool_is_huge_early()) &&
         w->mapped_bytes > skip)
         hak_os_advise_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.prefault) == HAK_PREFAULT_ALL) &&
-        w->mapped_bytes > skip)
-        hak_os_populate(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)

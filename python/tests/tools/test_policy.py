@@ -46,11 +46,13 @@ policies = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(policies)
 def test_what_is_written_reads_back(policy: Policy) -> None:
     assert model.parse(model.write(policy), "p") == policy
 
 
+@settings(max_examples=40)
 @given(policies, policies, policies)
 def test_merging_is_associative_and_commutative(a: Policy, b: Policy, c: Policy) -> None:
     merge = model.merge
@@ -68,7 +70,7 @@ def replay(path: Path) -> tuple[dict[str, str], str]:
 
 
 @pytest.mark.skipif(not REPLAY.exists(), reason="policy_replay is not built")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(policy=policies)
 def test_the_library_reads_writes_and_chooses_alike(policy: Policy) -> None:
     path = Path(f"/tmp/hakmem-test-{os.getpid()}.policy")

@@ -188,6 +188,28 @@ static void a_bin_that_cannot_grow_works_on(void **state)
     verify_heaps();
 }
 
+static void a_bin_that_its_thread_has_left_gives_its_blocks_back(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned left = hak_class_of(512);
+    unsigned used = hak_class_of(64);
+    for (unsigned i = 0; i < 10; i++)
+        blocks[i] = allocate(heap, left);
+    for (unsigned i = 0; i < 10; i++)
+        release(heap, blocks[i]);
+    unsigned stays = capacity(heap, left);
+    assert_true(hak_bin_blocks(heap, left) != 0);
+    uint64_t begin = counted(&heap->stats.refills);
+    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 6000; n = n % MANY + 1)
+        blocks[n] = allocate(heap, used);
+    assert_int_equal(hak_bin_blocks(heap, left), 0);
+    assert_int_equal(capacity(heap, left), stays);
+    allocate(heap, left);
+    verify_heaps();
+}
+
 static void flush_returns_everything_to_the_pool(void **state)
 {
     (void)state;
@@ -378,6 +400,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_working_set_over_the_capacity_soon_fits_the_bin),
     cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
     cmocka_unit_test(a_bin_that_cannot_grow_works_on),
+    cmocka_unit_test(a_bin_that_its_thread_has_left_gives_its_blocks_back),
     cmocka_unit_test(flush_returns_everything_to_the_pool),
     cmocka_unit_test(a_thread_that_did_nothing_flushes_nothing),
     cmocka_unit_test(blocks_said_to_be_zero_are_zero_and_live_ones_are_left_alone),

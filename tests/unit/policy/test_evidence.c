@@ -91,11 +91,11 @@ static void the_bound_is_ucb1s(void **state)
     struct hak_arm_evidence arm = {.plays = 0};
     assert_true(hak_bandit_bound(&arm, 10) == UINT64_MAX);
     arm = (struct hak_arm_evidence){.plays = 4, .reward = 2000000};
-    /* 0.5 + sqrt(2 ln 21 / 4) / 4 = 0.808454, of floating point */
-    assert_in_range(hak_bandit_bound(&arm, 20), 808000, 808900);
+    /* 0.5 + sqrt(2 ln 21 / 4) / 16 = 0.577114, of floating point */
+    assert_in_range(hak_bandit_bound(&arm, 20), 576900, 577300);
     arm.plays = 100;
     arm.reward = 60000000;
-    assert_in_range(hak_bandit_bound(&arm, 1000), 692600, 693200); /* 0.6 + 0.0929 */
+    assert_in_range(hak_bandit_bound(&arm, 1000), 623000, 623500); /* 0.6 + 0.0232 */
 }
 
 static void the_first_runs_are_with_the_defaults_and_then_one_in_five_or_so(void **state)
@@ -120,7 +120,7 @@ static void the_first_runs_are_with_the_defaults_and_then_one_in_five_or_so(void
     }
     assert_in_range(base, 11, 14);
     assert_true(e.arm[HAK_KNOB_KEEP][2].plays > 2 * e.arm[HAK_KNOB_KEEP][1].plays);
-    assert_true(e.arm[HAK_KNOB_KEEP][1].plays > 1);
+    assert_true(e.arm[HAK_KNOB_KEEP][1].plays >= 1);
     assert_int_equal(hak_evidence_choose(&e, HAK_KNOB_KEEP), 2);
 }
 

@@ -18,16 +18,17 @@ CHOOSE_PLAYS = 3
 CHOOSE_REWARD = PPM * 51 // 100
 SIZE_MOST = 64 << 10
 
-KNOBS: dict[str, tuple[str, str, str]] = {
-    "bins": ("medium", "small", "large"),
+KNOBS: dict[str, tuple[str, ...]] = {
+    "bins": ("medium", "small"),
     "keep": ("quarter", "none", "all"),
-    "age": ("1s", "100ms", "10s"),
-    "grow": ("eighth", "half", "double"),
+    "age": ("1s", "100ms"),
+    "grow": ("eighth", "double"),
     "huge_pages": ("late", "never", "early"),
-    "prefault": ("none", "slabs", "all"),
+    "prefault": ("none", "slabs"),
     "slack": ("quarter", "none", "any"),
-    "huge_keep": ("any", "none", "8m"),
+    "huge_keep": ("any", "none"),
     "spare": ("4m", "512k", "32m"),
+    "prewarm": ("none", "64m"),
 }
 """Each knob's arms, the default first: hak_knob_info in src/policy/controller.c."""
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""HAKMEM_POLICY in whole processes: what is written, what is said, what stays open.
+
+    test_process.py LIBRARY
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+# About a second of work in blocks that come from malloc; says which files are open at its end.
+WORK = """
+import os, sys, time
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    kept = [bytes(1000 + i % 3000) for i in range(5000)]
+    big = bytearray(3 << 20)
+print(sorted(os.listdir("/proc/self/fd")))
+if len(sys.argv) > 2 and os.fork() == 0:
+    sys.exit(0)
+"""
+
+
+def run(policy: str | None, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    environment |= {"LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", **more}
+    if policy is not None:
+        environment["HAKMEM_POLICY"] = policy
+    command = [sys.executable, "-c", WORK, *(words or ("1.0",))]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+class Process(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = Path(folder.name) / "policy"
+
+    def lines(self) -> dict[str, list[int]]:
+        """The lines with numbers only, by their first word."""
+        rows = [line.split() for line in self.file.read_text(encoding="ascii").splitlines()]
+        return {row[0]: [int(word) for word in row[1:]] for row in rows if row[0] in ("runs", "base")}
+
+    def test_runs_add_up_in_the_file_and_nothing_stays_open(self) -> None:
+        usual = run(None, "0.1").stdout
+        for count in (1, 2):
+            done = run(f"learn:{self.file}")
+            self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", usual))
+            self.assertEqual(self.lines()["runs"][0], count)
+        self.assertEqual(self.lines()["base"], [0, 0, 0, 0])
+        self.assertEqual([path.name for path in self.file.parent.iterdir()], ["policy"])
+
+    def test_the_first_runs_that_try_are_the_measure(self) -> None:
+        for _ in range(3):
+            self.assertEqual(run(f"try:{self.file}").stderr, "")
+        plays, us, cpu_us, kib = self.lines()["base"]
+        self.assertEqual(plays, 3)
+        self.assertGreater(us, 2_000_000)
+        self.assertGreater(cpu_us, 100_000)
+        self.assertGreater(kib, 3 * 4096)
+        self.assertIn("\narm ", self.file.read_text(encoding="ascii"))  # hints
+        run(f"try:{self.file}")
+        self.assertEqual(self.lines()["base"][0], 3)  # the fourth tries something
+
+    def test_a_child_of_a_fork_writes_nothing(self) -> None:
+        self.assertEqual(run(f"learn:{self.file}", "1.0", "fork").stderr, "")
+        self.assertEqual(self.lines()["runs"][0], 1)
+
+    def test_a_moment_teaches_nothing(self) -> None:
+        self.assertEqual(run(f"learn:{self.file}", "0").stderr, "")
+        self.assertFalse(self.file.exists())
+
+    def test_what_is_no_policy_gets_one_warning_and_stays(self) -> None:
+        for text in ("\x7fELF", "hakmem-policy 99\n", "hakmem-policy 1\nruns"):
+            self.file.write_text(text, encoding="ascii")
+            for policy in (f"{self.file}", f"learn:{self.file}", f"try:{self.file}"):
+                done = run(policy, "0.6")
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("the defaults hold", done.stderr)
+            self.assertEqual(self.file.read_text(encoding="ascii"), text)
+
+    def test_a_file_that_is_not_there_is_none_to_freeze(self) -> None:
+        done = run(str(self.file), "0")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1))
+        self.assertEqual(run("off", "0").stderr, "")
+
+    def test_a_folder_that_cannot_be_written_is_said_once(self) -> None:
+        done = run("learn:/proc/hakmem-policy")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1))
+        self.assertIn("could not be written", done.stderr)
+
+
+if __name__ == "__main__":
+    LIBRARY = sys.argv.pop(1)
+    unittest.main()
