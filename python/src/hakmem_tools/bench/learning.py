@@ -217,7 +217,12 @@ def measure_workload(plan: LearningPlan, workload: Benchmark, say: Say) -> dict[
         "what": workload.what,
         "command": list(workload.command_for(plan.quick)),
         "skipped": missing_program(workload),
-        "learning": {"policy": "", "problems": []},
+        "learning": {
+            "learns": plan.learns,
+            "tries": plan.tries,
+            "policy": "",
+            "problems": [],
+        },
         "ways": {way: [] for way in WAYS},
     }
     if entry["skipped"]:
@@ -265,6 +270,15 @@ def count(
 
 
 # ---- what it comes to ----
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """One result of several: of a workload that is in more than one, the last."""
+    workloads = {w["name"]: w for result in results for w in result["workloads"]}
+    total = {**results[0], "workloads": list(workloads.values())}
+    total["command"] = "`, `".join(result["command"] for result in results)
+    total["verdict"] = verdict(total)
+    return total
 
 
 def counted(result: Result) -> list[dict[str, Any]]:
