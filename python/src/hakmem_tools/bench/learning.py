@@ -43,9 +43,9 @@ OURS = (
     ours(
         "survivors",
         "memory",
-        "survivors 4000000 10 6000",
+        "survivors 4000000 10 9000",
         "400000 4 500",
-        "one in a hundred of 64-byte objects lives on, 10 phases of 256 MB, then 6 s of service",
+        "one in a hundred of 64-byte objects lives on, 10 phases of 256 MB, then 9 s of service",
     ),
     ours(
         "cache_server",
