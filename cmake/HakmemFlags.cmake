@@ -54,3 +54,13 @@ foreach(name
         malloc_usable_size free_sized free_aligned_sized cfree)
     list(APPEND HAKMEM_API_FLAGS "-fno-builtin-${name}")
 endforeach()
+
+# Probes for tracers (src/os/probes.h): a nop and a note each.
+include(CheckIncludeFile)
+check_include_file(sys/sdt.h HAKMEM_HAVE_SDT)
+if(HAKMEM_HAVE_SDT)
+    target_compile_definitions(hakmem_flags INTERFACE HAK_PROBES=1)
+else()
+    message(STATUS "hakmem: <sys/sdt.h> not found, so the library has no probes for tracers (Debian package "
+        "systemtap-sdt-dev)")
+endif()

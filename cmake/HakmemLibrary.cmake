@@ -84,7 +84,8 @@ if(TARGET hak_api)
         "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak})
     hakmem_static_library(hakmem_static hakmem OBJECTS ${objects} EXTRA ${operators_strong})
     # A program whose own objects never name malloc still gets the archive's.
-    target_link_options(hakmem_static INTERFACE "LINKER:--undefined=malloc")
+    # Programs linked with -static have no unwind table unless the linker is told: for the heap profile.
+    target_link_options(hakmem_static INTERFACE "LINKER:--undefined=malloc,--eh-frame-hdr")
     add_library(hakmem::hakmem ALIAS hakmem_shared)
     add_library(hakmem::static ALIAS hakmem_static)
     set_target_properties(hakmem_shared PROPERTIES EXPORT_NAME hakmem)

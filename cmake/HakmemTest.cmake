@@ -152,7 +152,8 @@ if(HAKMEM_TESTS)
     endif()
     if(TARGET hakmem_shared)
         hakmem_add_test_folders(
-            tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench python)
+            tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench
+            python)
     endif()
     if(NOT HAKMEM_SANITIZED)
         hakmem_add_test_folders(tests/gates)

@@ -58,7 +58,7 @@ _hakmem_process() {
         return
     fi
     case "$previous" in
-        -o | --output | --load) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        -o | --output | --load | --root) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
         --by) _hakmem_offer 'class fill age owner' ;;
         -d | --delay | -n | --iterations | --limit | --sort) ;;

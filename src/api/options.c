@@ -85,7 +85,7 @@ static const struct {
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.
  */
-static const char *const options_of_others[] = {"CONF", "LIBRARY"};
+static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 
 #define PREFIX "HAKMEM_"
 #define PREFIX_LENGTH (sizeof PREFIX - 1)

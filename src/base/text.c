@@ -78,3 +78,49 @@ int hak_text_parse_size(const char *s, size_t length, uint64_t *value)
     *value = v << shift;
     return 1;
 }
+
+const char *hak_text_find(const char *text, const char *what)
+{
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+        while (what[i] != '\0' && text[i] == what[i])
+            i++;
+        if (what[i] == '\0')
+            return text;
+    }
+    return *what == '\0' ? text : NULL;
+}
+
+const char *hak_text_find_char(const char *text, char what, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == what)
+            return text + i;
+    return NULL;
+}
+
+bool hak_bytes_are_equal(const void *a, const void *b, size_t bytes)
+{
+    const unsigned char *x = a;
+    const unsigned char *y = b;
+    size_t i = 0;
+    while (i < bytes && x[i] == y[i])
+        i++;
+    return i == bytes;
+}
+
+bool hak_text_is(const char *word, size_t length, const char *name)
+{
+    size_t i = 0;
+    while (i < length && name[i] != '\0' && word[i] == name[i])
+        i++;
+    return i == length && name[i] == '\0';
+}
+
+size_t hak_text_digits(const char *text)
+{
+    size_t digits = 0;
+    while (text[digits] >= '0' && text[digits] <= '9')
+        digits++;
+    return digits;
+}

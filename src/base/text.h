@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,3 +24,14 @@ void hak_text_hex(struct hak_text *text, uint64_t value); /* with 0x */
  * optional "iB" or "B"). Returns 0 and leaves *value alone when the text is anything else or does
  * not fit. */
 int hak_text_parse_size(const char *s, size_t length, uint64_t *value);
+
+/* As strstr, memchr and memcmp, without which a program that starts needs two windows of the C
+ * library's pages less: each function that has variants for several processors is chosen when the
+ * library is loaded, by code that lies beside it. */
+const char *hak_text_find(const char *text, const char *what);
+const char *hak_text_find_char(const char *text, char what, size_t length);
+bool hak_bytes_are_equal(const void *a, const void *b, size_t bytes);
+/* The word of so many characters is `name`. */
+bool hak_text_is(const char *word, size_t length, const char *name);
+/* How many decimal digits the text begins with. */
+size_t hak_text_digits(const char *text);

@@ -12,6 +12,7 @@
  * few times, its sizes get the classes made for them. (A level between, four classes a doubling,
  * was measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
 #include "cache/cache_internal.h"
+#include "os/probes.h"
 #include "os/trace.h"
 
 #include <string.h>
@@ -194,7 +195,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     ch->overflowed = false;
     if (hak_load_relaxed(&heap->inbox) != NULL)
         hak_heap_collect_locked(heap);
-    bins_fill_locked(heap, cls, zero);
+    unsigned blocks = bins_fill_locked(heap, cls, zero);
+    HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
     return hak_cache_pop(&heap->front, cls * 2u);
@@ -224,6 +226,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
             (size_t)(top - ch->stack - count) * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, top - count);
     hak_count_owner(&heap->stats.drained_blocks, count);
+    HAK_PROBE2(drain, cls, count);
     HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
               {"left", hak_bin_blocks(heap, cls)});
     hak_heap_freed_locked(heap, cls, count);

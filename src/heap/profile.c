@@ -26,6 +26,24 @@ void hak_profile_stop(void)
         hak_cache_set_metered(false);
 }
 
+HAK_COLD void hak_profile_answer_slow(void)
+{
+    uint64_t asked = hak_exchange_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE], 0u);
+    switch (asked & ((1u << HAK_PROF_ASK_SHIFT) - 1)) {
+    case HAK_PROF_ASK_START:
+        hak_profile_start(asked >> HAK_PROF_ASK_SHIFT);
+        break;
+    case HAK_PROF_ASK_STOP:
+        hak_profile_stop();
+        break;
+    case HAK_PROF_ASK_DUMP:
+        hak_prof_write(NULL);
+        break;
+    default:
+        break;
+    }
+}
+
 /* NULL: no memory for one; the thread is not counted then. */
 static struct hak_meter *profile_meter(struct hak_heap *heap)
 {

@@ -11,10 +11,21 @@
 
 #include "heap/heap.h"
 #include "telemetry/prof.h"
+#include "telemetry/root.h"
 
 /* As hak_prof_start and hak_prof_stop, and all threads are told. Any thread without a lock. */
 int hak_profile_start(uint64_t period_bytes);
 void hak_profile_stop(void);
+
+/* Does what the hakmem command has asked for. */
+void hak_profile_answer_slow(void);
+
+/* Slow paths call it when they hold no lock. */
+static inline void hak_profile_notice_request(void)
+{
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]) != 0))
+        hak_profile_answer_slow();
+}
 
 /* The shortest way: blocks from the class's bin for the metered bin that malloc found empty. NULL:
  * it is to go the long way. */

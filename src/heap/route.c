@@ -93,6 +93,7 @@ static void *route_small(struct hak_heap *heap, unsigned cls, const struct reque
 static void *route_class(unsigned cls, const struct request *r, bool *zero)
 {
     hak_heap_notice_fork();
+    hak_profile_notice_request();
     struct hak_heap *heap = hak_heap_self_slow();
     void *p = NULL;
     if (heap != NULL)
@@ -117,6 +118,7 @@ static void *route_large(size_t bytes, size_t align, bool *zero)
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
 {
     hak_heap_notice_fork();
+    hak_profile_notice_request();
     void *p = NULL;
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);

@@ -5,6 +5,7 @@
  * by policy. See os.h.
  *
  * Control groups: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
+#include "base/text.h"
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
@@ -95,18 +96,13 @@ static void files_read_text(const char *folder, const char *name, char *text, si
     text[got] = '\0';
 }
 
-static size_t files_digits(const char *s)
-{
-    return strspn(s, "0123456789");
-}
-
 /* "max", and anything else that is no number, is no limit. */
 static uint64_t files_number(const char *folder, const char *name)
 {
     char text[32];
     uint64_t value = UINT64_MAX;
     files_read_text(folder, name, text, sizeof text);
-    hak_text_parse_size(text, files_digits(text), &value);
+    hak_text_parse_size(text, hak_text_digits(text), &value);
     return value;
 }
 
@@ -115,9 +111,9 @@ uint64_t hak_os_resident_bytes(void)
     char text[128];
     uint64_t pages = 0;
     files_read_text("/proc/self/statm", "", text, sizeof text);
-    const char *second = text + files_digits(text);
+    const char *second = text + hak_text_digits(text);
     second += *second == ' ';
-    hak_text_parse_size(second, files_digits(second), &pages);
+    hak_text_parse_size(second, hak_text_digits(second), &pages);
     return pages * HAK_PAGE_BYTES;
 }
 
@@ -149,9 +145,9 @@ static uint64_t group_idle_cache(const char *path)
     const char *name = group_is_v1(path) ? "\ntotal_inactive_file " : "\ninactive_file ";
     uint64_t bytes = 0;
     files_read_text(path, "memory.stat", text, sizeof text);
-    const char *found = strstr(text, name);
+    const char *found = hak_text_find(text, name);
     if (found != NULL)
-        hak_text_parse_size(found + strlen(name), files_digits(found + strlen(name)), &bytes);
+        hak_text_parse_size(found + strlen(name), hak_text_digits(found + strlen(name)), &bytes);
     return bytes;
 }
 
@@ -171,9 +167,9 @@ static uint64_t group_stalled(const char *path)
         return 0;
     files_read_text(path, "memory.pressure", text, sizeof text);
     text[strcspn(text, "\n")] = '\0';
-    const char *found = strncmp(text, "some ", 5) == 0 ? strstr(text, " total=") : NULL;
+    const char *found = strncmp(text, "some ", 5) == 0 ? hak_text_find(text, " total=") : NULL;
     if (found != NULL)
-        hak_text_parse_size(found + 7, files_digits(found + 7), &total);
+        hak_text_parse_size(found + 7, hak_text_digits(found + 7), &total);
     return total;
 }
 
@@ -181,7 +177,7 @@ static uint64_t group_stalled(const char *path)
  * memory controller; else NULL. */
 static const char *group_path_in(const char *line, bool *v1)
 {
-    const char *controllers = line + files_digits(line);
+    const char *controllers = line + hak_text_digits(line);
     if (controllers == line || *controllers++ != ':')
         return NULL;
     size_t length = strcspn(controllers, ":\n");

@@ -9,6 +9,30 @@
 /* Of glibc 2.35; where there is none, frames are followed by their pointers only. */
 #pragma weak _dl_find_object
 
+/* The header of the file that this code is part of: the library's, or that of a program that it is
+ * linked with. A static program has _dl_find_object only if something else needs it. */
+extern const ElfW(Ehdr) __ehdr_start HAK_HIDDEN __attribute__((weak));
+
+/* The table of the own file, for its own code. */
+static const unsigned char *image_own_table(uintptr_t pc)
+{
+    const ElfW(Ehdr) *header = &__ehdr_start;
+    HAK_OPAQUE(header);
+    if (header == NULL)
+        return NULL;
+    /* NOLINTNEXTLINE(bugprone-casting-through-void): headers follow the header */
+    const ElfW(Phdr) *p = (const void *)((const char *)header + header->e_phoff);
+    uintptr_t base = header->e_type == ET_DYN ? (uintptr_t)header : 0;
+    const unsigned char *table = NULL;
+    bool within = false;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        within |= p[i].p_type == PT_LOAD && pc - base - p[i].p_vaddr < p[i].p_memsz;
+        if (p[i].p_type == PT_GNU_EH_FRAME) /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            table = (const unsigned char *)(base + p[i].p_vaddr);
+    }
+    return within ? table : NULL;
+}
+
 const unsigned char *hak_os_unwind_table(uintptr_t pc)
 {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -16,10 +40,8 @@ const unsigned char *hak_os_unwind_table(uintptr_t pc)
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): a return address */
     if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0)
         return found.dlfo_eh_frame;
-#else
-    (void)pc;
 #endif
-    return NULL;
+    return image_own_table(pc);
 }
 
 const char *hak_os_image_of(uintptr_t pc, uintptr_t *base)

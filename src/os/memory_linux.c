@@ -2,6 +2,7 @@
  *
  * os: memory from the Linux kernel. See os.h for the contract. */
 #include "os/os.h"
+#include "os/probes.h"
 #include "os/syscall_internal.h"
 #include "os/trace.h"
 
@@ -64,6 +65,7 @@ int hak_os_unmap(void *at, size_t bytes)
 
 int hak_os_purge(void *at, size_t bytes)
 {
+    HAK_PROBE2(purge, at, bytes);
     return (int)-hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_DONTNEED, 0, 0, 0);
 }
 

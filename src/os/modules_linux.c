@@ -2,6 +2,7 @@
  *
  * os: which loaded file an address belongs to, and the file's build id: from the program headers
  * that the loader keeps. Never allocates, opens no file. See os.h. */
+#include "base/text.h"
 #include "os/os.h"
 
 #include <elf.h>
@@ -36,7 +37,7 @@ static bool modules_read_notes(const char *at, size_t bytes, struct hak_os_modul
         if (name > bytes - sizeof note || content > bytes - sizeof note - name)
             return false;
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof ELF_NOTE_GNU &&
-            memcmp(at + sizeof note, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0) {
+            hak_bytes_are_equal(at + sizeof note, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU)) {
             out->build_id_bytes = (uint8_t)hak_min(note.n_descsz, HAK_BUILD_ID_MOST);
             memcpy(out->build_id, at + sizeof note + name, out->build_id_bytes);
             return true;

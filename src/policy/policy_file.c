@@ -13,6 +13,7 @@
  *                        a rule for a call site: see telemetry/sites.h, which keeps them
  *
  * An arm: plays; sums of reward, its squares, time, memory; hints. */
+#include "base/text.h"
 #include "policy/policy.h"
 
 #include <string.h>
@@ -80,11 +81,6 @@ static size_t file_word(struct words *w, const char **word)
     return (size_t)(w->at - *word);
 }
 
-static bool file_is(const char *word, size_t length, const char *name)
-{
-    return strlen(name) == length && memcmp(word, name, length) == 0;
-}
-
 static bool file_number(struct words *w, uint64_t *value)
 {
     const char *word;
@@ -126,8 +122,8 @@ static bool file_arm(struct words *w, struct hak_evidence *e)
             struct hak_arm_evidence *to = &e->arm[k][a];
             uint64_t *const numbers[] = {&to->plays, &to->reward, &to->squares,
                                          &to->time,  &to->memory, &to->hints};
-            if (!file_is(knob, knob_length, hak_knob_info[k].name) ||
-                !file_is(arm, arm_length, hak_knob_info[k].arm[a].name))
+            if (!hak_text_is(knob, knob_length, hak_knob_info[k].name) ||
+                !hak_text_is(arm, arm_length, hak_knob_info[k].arm[a].name))
                 continue;
             bool first = to->plays == 0 && to->hints == 0;
             return first && file_numbers_of(w, numbers, 6) && file_end(w) &&
@@ -157,16 +153,16 @@ static bool file_line(struct words *w, struct hak_evidence *e)
     size_t length = file_word(w, &word);
     if (length == 0 || *word == '#')
         return true;
-    if (file_is(word, length, "runs"))
+    if (hak_text_is(word, length, "runs"))
         return file_numbers_of(w, (uint64_t *[]){&e->runs, &e->ticks}, 2) && file_end(w);
-    if (file_is(word, length, "base"))
+    if (hak_text_is(word, length, "base"))
         return file_numbers_of(
                    w, (uint64_t *[]){&e->base_plays, &e->base_us, &e->base_cpu_us, &e->base_kib},
                    4) &&
                file_end(w);
-    if (file_is(word, length, "arm"))
+    if (hak_text_is(word, length, "arm"))
         return file_arm(w, e);
-    if (file_is(word, length, "bin"))
+    if (hak_text_is(word, length, "bin"))
         return file_bin(w, e);
     struct hak_site_rule rule;
     return hak_site_rule_parse(word, (size_t)(w->end - word), &rule);
@@ -178,7 +174,7 @@ unsigned hak_policy_parse_sites(const char *text, size_t length, struct hak_site
     unsigned count = 0;
     const char *end = text + length;
     while (text < end && count < most) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *newline = hak_text_find_char(text, '\n', (size_t)(end - text));
         const char *line_end = newline != NULL ? newline : end;
         count += hak_site_rule_parse(text, (size_t)(line_end - text), &out[count]);
         text = line_end + 1;
@@ -204,10 +200,10 @@ unsigned hak_policy_parse(const char *text, size_t length, struct hak_evidence *
     unsigned line = 0;
     const char *end = text + length;
     while (text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *newline = hak_text_find_char(text, '\n', (size_t)(end - text));
         struct words w = {text, newline != NULL ? newline : end};
         line++;
-        if (line == 1 ? !file_is(text, (size_t)(w.end - text), FILE_FIRST_LINE)
+        if (line == 1 ? !hak_text_is(text, (size_t)(w.end - text), FILE_FIRST_LINE)
                       : !file_line(&w, &read))
             return line;
         if (newline == NULL)

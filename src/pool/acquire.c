@@ -2,6 +2,7 @@
  *
  * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See
  * pool.h. */
+#include "os/probes.h"
 #include "os/trace.h"
 #include "pool/pool_internal.h"
 
@@ -164,6 +165,7 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
 {
     hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
     hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
+    HAK_PROBE3(acquire, stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
               {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});
 }

@@ -17,6 +17,7 @@
  *
  * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
  * See pool.h. */
+#include "os/probes.h"
 #include "os/trace.h"
 #include "pool/pool_internal.h"
 
@@ -180,6 +181,7 @@ void hak_retired_put(size_t first, size_t superslabs)
 
 void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns)
 {
+    HAK_PROBE2(retire, first, superslabs);
     HAK_TRACE(HAK_TRACE_LRU, "event", "keep", {"superslab", first}, {"count", superslabs});
     hak_lock(&hak_pool.retired_lock);
     for (size_t i = superslabs; i-- > 0;)

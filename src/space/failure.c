@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * space: the last failed allocations, in a ring under a lock of its own. See failure.h. */
+#include "os/probes.h"
 #include "space/space_internal.h"
 
 #include <errno.h>
@@ -108,6 +109,7 @@ void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind)
 {
     struct hak_failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
     failure_refusal = (struct hak_refusal){0};
+    HAK_PROBE3(fail, f.why.reason, size_bytes, align_bytes);
     hak_lock(&hak_failures.lock);
     if (f.why.reason == HAK_FAILURE_MAP)
         f.limits = failure_limits_locked(f.time_ns);

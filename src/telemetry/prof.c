@@ -5,6 +5,7 @@
  * A site is a call stack. It is found by its hash in `index`; a new one is made whole before its
  * number is put there, so a reader finds whole ones only. Sites are never removed. */
 #include "telemetry/prof.h"
+#include "base/text.h"
 #include "telemetry/unwind.h"
 
 #include <errno.h>
@@ -79,7 +80,7 @@ static bool prof_is_site(const struct hak_prof_site *s, uint64_t hash, const uin
                          unsigned depth)
 {
     return s->hash == hash && s->depth == depth &&
-           memcmp(hak_prof.stacks + s->stack, frames, depth * sizeof *frames) == 0;
+           hak_bytes_are_equal(hak_prof.stacks + s->stack, frames, depth * sizeof *frames);
 }
 
 /* A new site with this stack; 0: there is no room. */

@@ -36,6 +36,11 @@ struct hak_prof_site {
     struct hak_prof_count allocated, freed;
 };
 
+/* What may be asked from outside of the process (enum hak_root_request): what to do, in the lowest
+ * bits, and the period above them. */
+enum hak_prof_request { HAK_PROF_ASK_START = 1, HAK_PROF_ASK_STOP = 2, HAK_PROF_ASK_DUMP = 3 };
+#define HAK_PROF_ASK_SHIFT 2
+
 /* Everything, for readers outside of the process too. */
 struct hak_prof {
     _Atomic(bool) on;
@@ -86,5 +91,8 @@ void hak_prof_set_path(const char *pattern);
 /* Writes the profile as text (docs/profiling.md describes it). NULL: to the path that was set.
  * Returns 0 or an errno; ENODATA: it was never started. */
 int hak_prof_write(const char *path);
+/* The profile without what is mapped, to an open file, as that of process `pid`. False: it could
+ * not be written. */
+bool hak_prof_write_sites(int file, uint64_t pid);
 /* What was allocated and is not freed, by site, the largest first, on stderr. */
 void hak_prof_report_leaks(void);

@@ -112,6 +112,26 @@ static void file_site(struct prof_file *f, const struct hak_prof_site *s)
     hak_text_string(file_text(f), "\n");
 }
 
+bool hak_prof_write_sites(int file, uint64_t pid)
+{
+    struct prof_file f;
+    file_begin(&f, file);
+    hak_text_string(file_text(&f), "hakmem heap profile 1\n");
+    file_number(&f, "pid ", pid);
+    file_number(&f, "\nperiod_bytes ", hak_prof_period());
+    file_number(&f, "\nsampling ", hak_prof_is_on());
+    file_number(&f, "\ntime_ns ", hak_os_now_ns());
+    hak_text_string(file_text(&f), "\ncolumns live_objects live_bytes live_samples "
+                                   "allocated_objects allocated_bytes allocated_samples stack\n");
+    for (uint32_t i = 0; i < prof_sites(); i++) {
+        const struct hak_prof_site *s = prof_site(i);
+        if (s != NULL)
+            file_site(&f, s);
+    }
+    file_flush(&f);
+    return !f.failed;
+}
+
 /* What is mapped where, as the system says it; nothing without /proc. */
 static void file_mappings(struct prof_file *f)
 {
@@ -159,18 +179,7 @@ int hak_prof_write(const char *path)
     if (file < 0)
         return -file;
     file_begin(&f, file);
-    hak_text_string(file_text(&f), "hakmem heap profile 1\n");
-    file_number(&f, "pid ", hak_os_process_id());
-    file_number(&f, "\nperiod_bytes ", hak_prof_period());
-    file_number(&f, "\nsampling ", hak_prof_is_on());
-    file_number(&f, "\ntime_ns ", hak_os_now_ns());
-    hak_text_string(file_text(&f), "\ncolumns live_objects live_bytes live_samples "
-                                   "allocated_objects allocated_bytes allocated_samples stack\n");
-    for (uint32_t i = 0; i < prof_sites(); i++) {
-        const struct hak_prof_site *s = prof_site(i);
-        if (s != NULL)
-            file_site(&f, s);
-    }
+    f.failed = !hak_prof_write_sites(file, hak_os_process_id());
     file_mappings(&f);
     hak_text_string(file_text(&f), "end\n");
     file_flush(&f);
@@ -193,14 +202,30 @@ static void file_frame(struct prof_file *f, uintptr_t pc)
     hak_text_string(file_text(f), "\n");
 }
 
+/* The first frame outside of the library; where it is part of the program, the first of all. */
+static uint32_t leak_first_frame(const struct hak_prof_site *s)
+{
+    uintptr_t own = 0;
+    uintptr_t base = 0;
+    const char *name = hak_os_image_of(hak_os_registers().pc, &own);
+    uint32_t i = 0;
+    if (name == NULL || name[0] == '\0')
+        return 0;
+    while (i < s->depth && hak_os_image_of(hak_prof.stacks[s->stack + i], &base) != NULL &&
+           base == own)
+        i++;
+    return i;
+}
+
 static void file_leak(struct prof_file *f, const struct hak_prof_site *s)
 {
     struct prof_figures g = prof_read(s);
+    uint32_t i = leak_first_frame(s);
     file_number(f, "hakmem:   ", g.live_bytes);
     file_objects(f, " bytes in ", g.live_objects);
     file_number(f, " blocks (samples: ", g.live_samples);
     hak_text_string(file_text(f), ") from\n");
-    for (uint32_t i = 0; i < s->depth && i < LEAK_FRAMES; i++)
+    for (uint32_t end = i + LEAK_FRAMES; i < s->depth && i < end; i++)
         file_frame(f, hak_prof.stacks[s->stack + i]);
 }
 

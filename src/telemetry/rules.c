@@ -2,6 +2,7 @@
  *
  * telemetry: rules for call sites: the lines of a policy that say them, what they mean to the table
  * of sites, and those that this run's samples make. See sites.h. */
+#include "base/text.h"
 #include "telemetry/sites_internal.h"
 
 #include <string.h>
@@ -31,11 +32,6 @@ static size_t words_next(struct words *w, const char **word)
            *w->at != '#')
         w->at++;
     return (size_t)(w->at - *word);
-}
-
-static bool words_is(const char *word, size_t length, const char *text)
-{
-    return strlen(text) == length && memcmp(word, text, length) == 0;
 }
 
 static int words_hex_digit(char c)
@@ -75,11 +71,11 @@ static bool words_bytes(const char *word, size_t length, uint8_t *out, uint8_t m
 
 static bool rule_parse_place(const char *word, size_t length, struct hak_site_rule *out)
 {
-    const char *plus = memchr(word, '+', length);
+    const char *plus = hak_text_find_char(word, '+', length);
     if (plus == NULL)
         return false;
     size_t before = (size_t)(plus - word);
-    if (!words_is(word, before, token_word) &&
+    if (!hak_text_is(word, before, token_word) &&
         !words_bytes(word, before, out->build_id, HAK_BUILD_ID_MOST, &out->build_id_bytes))
         return false;
     return words_hex(plus + 1, length - before - 1, &out->offset);
@@ -97,7 +93,7 @@ static bool rule_parse_number(const char *word, size_t length, uint32_t *out)
 /* "64", or "48-96". */
 static bool rule_parse_sizes(const char *word, size_t length, struct hak_site_rule *out)
 {
-    const char *dash = memchr(word, '-', length);
+    const char *dash = hak_text_find_char(word, '-', length);
     size_t before = dash == NULL ? length : (size_t)(dash - word);
     if (!rule_parse_number(word, before, &out->least_bytes))
         return false;
@@ -111,7 +107,7 @@ static bool rule_parse_group(const char *word, size_t length, struct hak_site_ru
 {
     for (unsigned group = 0; group < HAK_GROUPS; group++) {
         out->group = (uint8_t)group;
-        if (words_is(word, length, group_names[group]))
+        if (hak_text_is(word, length, group_names[group]))
             return true;
     }
     return false;
@@ -123,7 +119,7 @@ bool hak_site_rule_parse(const char *line, size_t length, struct hak_site_rule *
     const char *word;
     *out = (struct hak_site_rule){.build_id_bytes = 0};
     size_t n = words_next(&w, &word);
-    if (!words_is(word, n, site_word))
+    if (!hak_text_is(word, n, site_word))
         return false;
     n = words_next(&w, &word);
     if (!rule_parse_place(word, n, out))
@@ -208,7 +204,7 @@ static bool rule_locate(uintptr_t address, struct hak_site_rule *out)
 static bool rule_is_of(const struct hak_site_rule *rule, const struct hak_site_rule *place)
 {
     return rule->offset == place->offset && rule->build_id_bytes == place->build_id_bytes &&
-           memcmp(rule->build_id, place->build_id, rule->build_id_bytes) == 0;
+           hak_bytes_are_equal(rule->build_id, place->build_id, rule->build_id_bytes);
 }
 
 unsigned hak_site_rule_group(uintptr_t address)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The manual page names every command and every option that the command's own help names."""
+"""The manual page and the completion name every command and every option that the command's own help names."""
 
 from __future__ import annotations
 
 import re
-import unittest
+import subprocess
 from pathlib import Path
 
 import support
 from support import CommandCase
 
-PAGE = Path(__file__).resolve().parents[2] / "man" / "hakmem.1"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "man" / "hakmem.1"
+COMPLETION = ROOT / "cmd" / "hakmem" / "completion.bash"
 
 
 def named(text: str) -> set[str]:
@@ -40,7 +42,24 @@ class Manual(CommandCase):
         page = re.sub(r"[|,]", " ", PAGE.read_text(encoding="utf-8"))
         for command in self.commands():
             for option in named(self.hakmem("help", command).stdout) - {"help", "version"}:
-                self.assertRegex(page, rf"Fl Fl ([a-z-]+ +)*{option}\b", f"of hakmem {command}")
+                found = re.search(rf"Fl Fl ([a-z-]+ +)*{option}\b", page)
+                self.assertIsNotNone(found, f"{PAGE.name} does not name --{option} of hakmem {command}")
+
+    def test_completion_offers_every_command_and_option(self) -> None:
+        offered = self.completed("hakmem", "")
+        for command in self.commands():
+            self.assertIn(command, offered)
+            options = {f"--{option}" for option in named(self.hakmem("help", command).stdout)} - {"--version"}
+            if options - {"--help"}:
+                self.assertEqual(options - set(self.completed("hakmem", command, "-")), set(), f"of {command}")
+
+    def completed(self, *words: str) -> list[str]:
+        """What is offered for the last of the words."""
+        quoted = " ".join(f"'{word}'" for word in words)
+        script = f"source {COMPLETION}; COMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}; _hakmem"
+        script += "; printf '%s\\n' \"${COMPREPLY[@]}\""
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.split()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """top and map on a process that runs with hakmem, started as people start them: `hakmem top`, `hakmem map`."""
 
+import fcntl
 import json
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +133,39 @@ _hakmem
 printf '%s\\n' "${{COMPREPLY[@]}}" """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert str(server) in done.stdout.split()
+
+
+def read_until(terminal: int, wanted: str, seconds: float = 120) -> str:
+    """What a program writes to its terminal, up to a text; a test that waits in vain fails."""
+    seen, end = "", time.monotonic() + seconds
+    while wanted not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(end - time.monotonic(), 0))
+        assert ready, f"no {wanted!r} in {seen!r}"
+        seen += os.read(terminal, 65536).decode(errors="replace")
+    return seen
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+def test_the_screen_on_a_terminal(server: int, key: str) -> None:
+    """A terminal of 80 columns: the figures come, another view does, q or Ctrl-C ends it and puts the terminal back."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(
+        [str(examples.BUILD / "hakmem"), "top", "-d", "0.2", str(server)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as running:
+        os.close(theirs)
+        try:
+            read_until(ours, "GROWTH/s")
+            os.write(ours, b"2")
+            read_until(ours, "worker-2")
+            os.write(ours, key.encode())
+            assert "\x1b[?1049l" in read_until(ours, "\x1b[?1049l")  # the screen from before
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
+            os.close(ours)

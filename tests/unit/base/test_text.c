@@ -133,6 +133,30 @@ static void parse_size_reads_no_further_than_it_was_told(void **state)
     assert_false(hak_text_parse_size("12", 0, &value));
 }
 
+static void text_is_found_where_the_c_library_finds_it(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "a", "aab", "aaab", "abab abba", "x=1 y=22"};
+    static const char *const words[] = {"", "a", "aab", "ba", " ", "y=", "b abb", "abab abbax"};
+    for (size_t t = 0; t < UNIT_COUNT(texts); t++)
+        for (size_t w = 0; w < UNIT_COUNT(words); w++) {
+            CHECK(hak_text_find(texts[t], words[w]) == strstr(texts[t], words[w]),
+                  "\"%s\" in \"%s\"", words[w], texts[t]);
+            bool equal = strcmp(texts[t], words[w]) == 0;
+            CHECK(hak_text_is(texts[t], strlen(texts[t]), words[w]) == equal, "\"%s\", \"%s\"",
+                  words[w], texts[t]);
+        }
+    assert_ptr_equal(hak_text_find_char(texts[5], '2', 6), NULL);
+    assert_ptr_equal(hak_text_find_char(texts[5], '2', 7), texts[5] + 6);
+    assert_true(hak_text_is("size=16", 4, "size"));
+    assert_false(hak_text_is("size=16", 3, "size"));
+    assert_true(hak_bytes_are_equal("a\0b", "a\0b", 3));
+    assert_false(hak_bytes_are_equal("a\0b", "a\0c", 3));
+    assert_true(hak_bytes_are_equal("a", "b", 0));
+    assert_int_equal(hak_text_digits("120 kB"), 3);
+    assert_int_equal(hak_text_digits("max"), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(numbers_are_written_as_printf_writes_them),
     cmocka_unit_test(the_largest_number_fits),
@@ -140,5 +164,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parse_size_reads_numbers_and_suffixes),
     cmocka_unit_test(parse_size_refuses_everything_else_and_leaves_the_value),
     cmocka_unit_test(parse_size_reads_no_further_than_it_was_told),
+    cmocka_unit_test(text_is_found_where_the_c_library_finds_it),
 };
 UNIT_MAIN(tests)
