@@ -197,8 +197,15 @@ void hak_policy_tick_any(void)
 
 /* --- start and end --- */
 
+/* What the file says of call sites: as read, or put together to be written. */
+static struct {
+    struct hak_site_rule rule[HAK_SITE_RULES];
+    unsigned count;
+} policy_sites;
+
 static int policy_read(const char *file, struct hak_evidence *e)
 {
+    policy_sites.count = 0;
     void *text;
     size_t length = 0;
     int error = hak_os_map(HAK_POLICY_FILE_MOST, &text);
@@ -209,8 +216,22 @@ static int policy_read(const char *file, struct hak_evidence *e)
         error = EFBIG;
     if (error == 0)
         error = -(int)hak_policy_parse(text, length, e);
+    if (error == 0)
+        policy_sites.count =
+            hak_policy_parse_sites(text, length, policy_sites.rule, HAK_SITE_RULES);
     hak_os_unmap(text, HAK_POLICY_FILE_MOST);
     return error;
+}
+
+static void policy_start_sites(enum hak_policy_mode mode)
+{
+    if (mode == HAK_POLICY_LEARN)
+        hak_sites_learn(true);
+    if (policy_sites.count == 0 || (mode != HAK_POLICY_FROZEN && mode != HAK_POLICY_LEARN))
+        return;
+    for (unsigned i = 0; i < policy_sites.count; i++)
+        hak_sites_add_rule(&policy_sites.rule[i]);
+    hak_sites_apply();
 }
 
 int hak_policy_start(const struct hak_policy_config *config)
@@ -235,6 +256,7 @@ int hak_policy_start(const struct hak_policy_config *config)
     hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
     hak_unlock(&policy.lock);
+    policy_start_sites(mode);
     return error;
 }
 
@@ -260,7 +282,10 @@ static int policy_add_to_file(const struct hak_evidence *run)
     error = hak_os_map(HAK_POLICY_FILE_MOST, &text);
     if (error != 0)
         return error;
+    policy_sites.count = hak_sites_merge(policy_sites.rule, policy_sites.count, HAK_SITE_RULES);
     size_t length = hak_policy_print(&all, text, HAK_POLICY_FILE_MOST);
+    length += hak_policy_print_sites(policy_sites.rule, policy_sites.count, (char *)text + length,
+                                     HAK_POLICY_FILE_MOST - length);
     error = hak_os_write_file(policy.file, text, length);
     hak_os_unmap(text, HAK_POLICY_FILE_MOST);
     return error;

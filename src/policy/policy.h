@@ -19,6 +19,7 @@
 
 #include "cache/cache.h"
 #include "large/large.h"
+#include "telemetry/telemetry.h"
 
 /* --- knobs --- */
 
@@ -91,6 +92,12 @@ unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob);
 size_t hak_policy_print(const struct hak_evidence *e, char *buffer, size_t size);
 /* 0, or the number of the line that is not understood; *e is then left alone. */
 unsigned hak_policy_parse(const char *text, size_t length, struct hak_evidence *e);
+/* The rules for call sites in a text that hak_policy_parse has accepted. Returns how many. */
+unsigned hak_policy_parse_sites(const char *text, size_t length, struct hak_site_rule *out,
+                                unsigned most);
+/* Their lines, as hak_policy_print does it. */
+size_t hak_policy_print_sites(const struct hak_site_rule *rules, unsigned count, char *buffer,
+                              size_t size);
 #define HAK_POLICY_FILE_MOST ((size_t)64 << 10)
 
 /* --- bandit.c --- */

@@ -3,11 +3,14 @@
  * policy: the policy file, as text in memory. Pure: nobody opens a file here. See docs/learning.md
  * for the form and policy.h.
  *
- *   hakmem-policy 1
- *   runs 30 912                       that were watched, and ticks
- *   base 8 20123000 16123000 512000   runs with the defaults; sums of us, processor us, resident
- * KiB arm keep all 5 2750000 152000000 4500000 5010000 112 bin 64 912 932976 weight, and sum of
- * blocks times weight
+ *     hakmem-policy 1
+ *     runs 30 912        that were watched, and ticks
+ *     base 8 20123000 16123000 512000
+ *                        runs with the defaults; sums of us, processor us, resident KiB
+ *     arm keep all 5 2750000 152000000 4500000 5010000 112
+ *     bin 64 912 932976  weight, and sum of blocks times weight
+ *     site 2f51..713a+1a6e 64 long 40
+ *                        a rule for a call site: see telemetry/sites.h, which keeps them
  *
  * An arm: plays; sums of reward, its squares, time, memory; hints. */
 #include "base/text.h"
@@ -160,7 +163,36 @@ static bool file_line(struct words *w, struct hak_evidence *e)
                file_end(w);
     if (hak_text_is(word, length, "arm"))
         return file_arm(w, e);
-    return hak_text_is(word, length, "bin") && file_bin(w, e);
+    if (hak_text_is(word, length, "bin"))
+        return file_bin(w, e);
+    struct hak_site_rule rule;
+    return hak_site_rule_parse(word, (size_t)(w->end - word), &rule);
+}
+
+unsigned hak_policy_parse_sites(const char *text, size_t length, struct hak_site_rule *out,
+                                unsigned most)
+{
+    unsigned count = 0;
+    const char *end = text + length;
+    while (text < end && count < most) {
+        const char *newline = hak_text_find_char(text, '\n', (size_t)(end - text));
+        const char *line_end = newline != NULL ? newline : end;
+        count += hak_site_rule_parse(text, (size_t)(line_end - text), &out[count]);
+        text = line_end + 1;
+    }
+    return count;
+}
+
+size_t hak_policy_print_sites(const struct hak_site_rule *rules, unsigned count, char *buffer,
+                              size_t size)
+{
+    struct hak_text text;
+    hak_text_begin(&text, buffer, size);
+    for (unsigned i = 0; i < count; i++) {
+        hak_site_rule_format(&rules[i], &text);
+        hak_text_string(&text, "\n");
+    }
+    return text.length;
 }
 
 unsigned hak_policy_parse(const char *text, size_t length, struct hak_evidence *e)

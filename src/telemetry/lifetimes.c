@@ -6,7 +6,9 @@
  *
  * A sample costs a microsecond and a page or two, so one is taken every SAMPLE_BYTES, fewer in a
  * program that runs on, and at most a few are alive of each site, and of all in proportion to what
- * is in use: a site of which that many live on has shown what it is. The slot of a sample that ends
+ * is in use: a site of which that many live on has shown what it is. A program that uses less than
+ * LEARN_FROM_BYTES is left alone: it has little to gain, and the slots of samples could bring it to
+ * where huge pages begin (python3 at 20 MB: 2 MB more). The slot of a sample that ends
  * is kept for the next one: the pool is not to learn anything from samples. */
 #include "telemetry/sites_internal.h"
 
@@ -14,10 +16,12 @@
 #define SAMPLES_BEFORE_FEWER 4096u /* then half as many, and so on */
 #define SAMPLES 64u
 #define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
-#define LIVE_OF_SITE 6u         /* at a time, of a site that little is known of */
+#define LIVE_OF_SITE 4u         /* at a time, of a site that little is known of */
 #define LIVE_OF_KNOWN_SITE 1u   /* so that there is room for rare ones */
 #define SAMPLES_OF_KNOWN_SITE 24u
-#define IN_USE_A_SAMPLE ((size_t)1 << 20) /* a page or two for so much: half a hundredth */
+#define LEARN_FROM_BYTES ((size_t)24 << 20)
+#define LIVE_LEAST 8u                     /* of all sites, */
+#define IN_USE_A_SAMPLE ((size_t)8 << 20) /* and one more for so much in use */
 
 struct sample {
     _Atomic(uint32_t) site; /* place in the table + 1; 0: free */
@@ -60,6 +64,12 @@ static size_t samples_in_use_bytes(void)
     for (unsigned label = 0; label < HAK_CLASSES; label++)
         slots += hak_pool_slots_in_use(label);
     return slots * HAK_SLOT_BYTES;
+}
+
+static size_t samples_live_most(void)
+{
+    size_t in_use = samples_in_use_bytes();
+    return in_use < LEARN_FROM_BYTES ? 0 : LIVE_LEAST + in_use / IN_USE_A_SAMPLE;
 }
 
 /* A free place; SAMPLES: none. */
@@ -114,7 +124,7 @@ void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, b
         hak_add_relaxed(&s->skipped, 1u);
         return NULL;
     }
-    if (hak_load_relaxed(&samples_live) >= samples_in_use_bytes() / IN_USE_A_SAMPLE)
+    if (hak_load_relaxed(&samples_live) >= samples_live_most())
         return NULL;
     uint32_t at = sample_claim((uint32_t)(s - hak_sites) + 1);
     if (at == SAMPLES)

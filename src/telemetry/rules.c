@@ -303,15 +303,13 @@ static unsigned usual_log16(void)
     return weight == 0 ? 0 : (unsigned)(sum / weight);
 }
 
+/* What this run says of a site. False: too little. */
 static bool rule_learn(const struct hak_site *s, unsigned usual, struct hak_site_rule *out)
 {
     uintptr_t address = hak_load_relaxed(&s->address);
-    if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES)
+    if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES || !rule_locate(address, out))
         return false;
-    unsigned group = hak_site_group_for(site_log16(s), usual);
-    if (group == HAK_GROUP_SHORT || !rule_locate(address, out))
-        return false;
-    out->group = (uint8_t)group;
+    out->group = (uint8_t)hak_site_group_for(site_log16(s), usual);
     out->evidence = site_weight(s);
     out->least_bytes = hak_load_relaxed(&s->least_bytes);
     out->most_bytes = hak_load_relaxed(&s->most_bytes);
@@ -333,13 +331,37 @@ static unsigned rules_insert(struct hak_site_rule *list, unsigned length, unsign
     return kept + 1;
 }
 
-unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most)
+/* Takes the rule of a place out; the former one is added to `rule`. Returns the new length. */
+static unsigned rules_take_out(struct hak_site_rule *list, unsigned length,
+                               struct hak_site_rule *rule)
+{
+    for (unsigned i = 0; i < length; i++) {
+        if (!rule_is_of(&list[i], rule))
+            continue;
+        rule->evidence = (uint32_t)hak_min((size_t)rule->evidence + list[i].evidence, UINT32_MAX);
+        rule->least_bytes = (uint32_t)hak_min(rule->least_bytes, list[i].least_bytes);
+        rule->most_bytes = (uint32_t)hak_max(rule->most_bytes, list[i].most_bytes);
+        memmove(list + i, list + i + 1, (length - i - 1) * sizeof *list);
+        return length - 1;
+    }
+    return length;
+}
+
+unsigned hak_sites_merge(struct hak_site_rule *list, unsigned length, unsigned most)
 {
     unsigned usual = usual_log16();
-    unsigned length = 0;
     struct hak_site_rule rule;
-    for (unsigned i = 0; i < HAK_SITES; i++)
-        if (rule_learn(&hak_sites[i], usual, &rule))
-            length = rules_insert(out, length, most, &rule);
+    for (unsigned i = 0; i < HAK_SITES; i++) {
+        if (!rule_learn(&hak_sites[i], usual, &rule))
+            continue;
+        length = rules_take_out(list, length, &rule);
+        if (rule.group != HAK_GROUP_SHORT)
+            length = rules_insert(list, length, most, &rule);
+    }
     return length;
+}
+
+unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most)
+{
+    return hak_sites_merge(out, 0, most);
 }

@@ -26,12 +26,12 @@ struct hak_site {
     _Atomic(uint8_t) group;     /* enum hak_group: what the rules say */
     /* What was learned; sizes of blocks that were looked at. */
     _Atomic(uint32_t) least_bytes, most_bytes;
-    _Atomic(uint32_t) samples;     /* blocks that were looked at */
-    _Atomic(uint32_t) live;        /* of those, the ones that live still */
-    _Atomic(uint32_t) skipped;     /* not looked at because too many of the site's were alive */
+    _Atomic(uint32_t) samples;      /* blocks that were looked at */
+    _Atomic(uint32_t) live;         /* of those, the ones that live still */
+    _Atomic(uint32_t) skipped;      /* not looked at because too many of the site's were alive */
     _Atomic(uint32_t) large_blocks; /* beyond HAK_SMALL_MAX: all of them, and their sizes */
     _Atomic(uint64_t) large_kib;
-    _Atomic(uint64_t) life_kib;    /* sum over the samples that ended */
+    _Atomic(uint64_t) life_kib; /* sum over the samples that ended */
 };
 _Static_assert(sizeof(struct hak_site) <= HAK_CACHE_LINE, "one line each");
 
@@ -96,6 +96,10 @@ void hak_sites_apply(void);
 /* What the samples of this run say, as rules: sites whose blocks live longer than the others',
  * those with most evidence first. Returns how many. Not under a lock. */
 unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most);
+
+/* The rules of a file and what this run's samples say, in the same list: a site that was seen often
+ * enough is as this run saw it, the others stay. Returns the new length. Not under a lock. */
+unsigned hak_sites_merge(struct hak_site_rule *list, unsigned length, unsigned most);
 
 /* The group for blocks that live so long where blocks live `usual` on average; both are logarithms
  * in sixteenths of a doubling. Pure. */

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hakmem_tools.common.errors import ToolError
 from hakmem_tools.policy import model
-from hakmem_tools.policy.model import KNOBS, PPM, Arm, Policy
+from hakmem_tools.policy.model import GROUPS, KNOBS, PPM, Arm, Policy, Site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
@@ -31,6 +31,14 @@ def arms(draw: st.DrawFn) -> Arm:
     return Arm(len(rewards), sum(rewards), squares, draw(sums), draw(sums), hints)
 
 
+@st.composite
+def site_rules(draw: st.DrawFn) -> Site:
+    """A rule for a call site."""
+    sizes = sorted(draw(st.tuples(*[st.integers(min_value=1, max_value=65536)] * 2)))
+    evidence = draw(st.integers(min_value=0, max_value=999))
+    return Site(sizes[0], sizes[1], draw(st.sampled_from(GROUPS)), evidence)
+
+
 policies = st.builds(
     Policy,
     runs=st.lists(sums, min_size=2, max_size=2),
@@ -42,6 +50,9 @@ policies = st.builds(
     bins=st.dictionaries(
         st.sampled_from(SIZES),
         st.tuples(st.integers(min_value=1, max_value=1 << 40), sums).map(list),
+    ),
+    sites=st.dictionaries(
+        st.sampled_from(["0a0b+1c", "0a0b+1d", "ff+0", "token+1"]), site_rules(), max_size=4
     ),
 )
 

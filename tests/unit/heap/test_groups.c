@@ -174,7 +174,7 @@ static void the_child_of_a_fork_goes_on(void **state)
 static void samples_are_like_other_blocks(void **state)
 {
     (void)state;
-    static char *p[40000];
+    static char *p[80000];
     hak_sites_learn(true);
     for (unsigned i = 0; i < UNIT_COUNT(p); i++) {
         size_t bytes = 16 + i % 2000;

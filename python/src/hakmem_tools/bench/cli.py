@@ -289,20 +289,26 @@ def learn(
 
 @app.command("learn-docs")
 def make_learn_docs(
-    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Results of `learn`; of a workload the last."),
+    ],
     folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
 ) -> None:
-    """Writes docs/learning-evaluation.md from a result of `learn`."""
+    """Writes docs/learning-evaluation.md from results of `learn`."""
     root = places.source_tree()
     if folder is None and root is None:
         raise BenchError("there is no source tree here: give --folder DIR")
     target = folder or Path(str(root)) / "docs"
-    path = result_path / "result.json" if result_path.is_dir() else result_path
-    result = json.loads(path.read_text(encoding="utf-8"))
-    if result.get("schema") != learning.SCHEMA or "workloads" not in result:
-        raise BenchError(f"{path} is no result of `hakmem bench learn`")
+    results = []
+    for path in (path / "result.json" if path.is_dir() else path for path in paths):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if result.get("schema") != learning.SCHEMA or "workloads" not in result:
+            raise BenchError(f"{path} is no result of `hakmem bench learn`")
+        results.append(result)
     notes = target / "results" / "learning-notes.md"
-    written = learning_text.write(result, notes, target / "learning-evaluation.md")
+    page = target / "learning-evaluation.md"
+    written = learning_text.write(learning.joined(results), notes, page)
     out.print(str(written), highlight=False, soft_wrap=True)
 
 

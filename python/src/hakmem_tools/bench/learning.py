@@ -43,9 +43,9 @@ OURS = (
     ours(
         "survivors",
         "memory",
-        "survivors 4000000 10 6000",
-        "400000 4 500",
-        "one in a hundred of 64-byte objects lives on, 10 phases of 256 MB, then 6 s of service",
+        "survivors 4000000 10 9000",
+        "1000000 10 500",
+        "one in a hundred of 64-byte objects lives on, 10 phases of 256 MB, then 9 s of service",
     ),
     ours(
         "cache_server",
@@ -79,14 +79,14 @@ OURS = (
         "grow_shrink",
         "large",
         "grow_shrink 64 12 300",
-        "16 4 20",
+        "64 4 60",
         "buffers that grow to 64 MiB and shrink, tables and messages, every 0.3 s",
     ),
     ours(
         "batch_jobs",
         "memory",
         "batch_jobs 64 16 300",
-        "16 5 30",
+        "64 4 200",
         "jobs of 64 MiB in blocks of 512 bytes to 16 KiB, 0.3 s apart",
     ),
 )
@@ -217,7 +217,12 @@ def measure_workload(plan: LearningPlan, workload: Benchmark, say: Say) -> dict[
         "what": workload.what,
         "command": list(workload.command_for(plan.quick)),
         "skipped": missing_program(workload),
-        "learning": {"policy": "", "problems": []},
+        "learning": {
+            "learns": plan.learns,
+            "tries": plan.tries,
+            "policy": "",
+            "problems": [],
+        },
         "ways": {way: [] for way in WAYS},
     }
     if entry["skipped"]:
@@ -265,6 +270,15 @@ def count(
 
 
 # ---- what it comes to ----
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """One result of several: of a workload that is in more than one, the last."""
+    workloads = {w["name"]: w for result in results for w in result["workloads"]}
+    total = {**results[0], "workloads": list(workloads.values())}
+    total["command"] = "`, `".join(result["command"] for result in results)
+    total["verdict"] = verdict(total)
+    return total
 
 
 def counted(result: Result) -> list[dict[str, Any]]:

@@ -117,6 +117,13 @@ def instructions_table(result: Result) -> list[str]:
     ]
 
 
+def runs_before(workload: dict[str, Any]) -> str:
+    """What the frozen policy was learned from."""
+    learning = workload["learning"]
+    runs = f"{learning['learns']} run{'s' if learning['learns'] > 1 else ''} to learn"
+    return runs + (f", {learning['tries']} short ones that tried." if learning["tries"] else ".")
+
+
 def rules_of(workload: dict[str, Any]) -> list[str]:
     """The lines about call sites that were learned."""
     lines = str(workload["learning"]["policy"]).splitlines()
@@ -137,9 +144,7 @@ def page(result: Result, notes: str) -> str:
         "over all of a run. The last three columns are relative to the fixed defaults.",
         "",
         "*fixed*: no policy. *live*: learns from nothing while it runs. *frozen*: runs with the file "
-        f"that {result['learns']} runs before had learned"
-        + (f" and {result['tries']} short ones had tried" if result["tries"] else "")
-        + ".",
+        "that runs before have learned (the list of workloads says how many).",
         "",
         *(f"- {line}" for line in verdict_lines(result)),
         "",
@@ -153,7 +158,9 @@ def page(result: Result, notes: str) -> str:
     lines += [*markdown_table(HEADINGS, rows), ""]
     lines += ["## The workloads", ""]
     for workload in result["workloads"]:
-        lines.append(f"- `{' '.join(workload['command'])}`: {workload['what']}.")
+        lines.append(
+            f"- `{' '.join(workload['command'])}`: {workload['what']}. {runs_before(workload)}"
+        )
     lines += ["", *instructions_table(result), "## Call sites that were learned", ""]
     for workload in result["workloads"]:
         rules = rules_of(workload)

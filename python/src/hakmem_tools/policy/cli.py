@@ -79,6 +79,8 @@ def show(file: File) -> None:
         out.print(table)
     if policy.bins:
         out.print(f"first bins of {len(policy.bins)} classes")
+    if policy.sites:
+        out.print(f"groups of {len(policy.sites)} call sites")
 
 
 def settings(policy: Policy) -> dict[str, str]:
@@ -86,6 +88,8 @@ def settings(policy: Policy) -> dict[str, str]:
     used = {knob: policy.chosen(knob) for knob in KNOBS}
     for size, (weight, total) in policy.bins.items():
         used[f"bin {size}"] = f"{total // weight} blocks"
+    for place, site in policy.sites.items():
+        used[f"site {place}"] = site.group
     return used
 
 

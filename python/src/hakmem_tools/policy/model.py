@@ -5,6 +5,7 @@ Sums only, so that merging is adding; they stop at SUM_MOST, so that it stays as
 by which an arm is chosen is that of src/policy/evidence.c; a test holds both to each other.
 """
 
+import re
 from dataclasses import dataclass, field
 from math import isqrt
 from pathlib import Path
@@ -17,6 +18,10 @@ PPM = 1_000_000
 CHOOSE_PLAYS = 3
 CHOOSE_REWARD = PPM * 51 // 100
 SIZE_MOST = 64 << 10
+SITES_MOST = 256
+GROUPS = ("short", "medium", "long")
+SITE_PLACE = re.compile(r"((?:[0-9a-f]{2}){1,20}|token)\+[0-9a-f]{1,16}")
+"""A build id, or `token`, and an offset, or the token."""
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "bins": ("medium", "small"),
@@ -61,6 +66,16 @@ class Arm:
         return max(mean - 200 * isqrt(variance // (self.plays - 1)), 0)
 
 
+@dataclass(frozen=True)
+class Site:
+    """A rule for a call site: sizes of its blocks, their group, samples that say so."""
+
+    least: int
+    most: int
+    group: str
+    evidence: int
+
+
 @dataclass
 class Policy:
     """What a policy file says."""
@@ -69,6 +84,8 @@ class Policy:
     base: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     arms: dict[tuple[str, str], Arm] = field(default_factory=dict)
     bins: dict[int, list[int]] = field(default_factory=dict)
+    sites: dict[str, Site] = field(default_factory=dict)
+    """Rules for call sites, by build id and offset."""
 
     def chosen(self, knob: str) -> str:
         """The arm that a frozen run uses: the best by more than chance, else the default."""
@@ -115,6 +132,17 @@ def parse_bin(policy: Policy, words: list[str]) -> None:
     policy.bins[size] = [weight, total]
 
 
+def parse_site(policy: Policy, words: list[str]) -> None:
+    """The rest of a line that begins with `site`."""
+    if len(words) != 4 or not SITE_PLACE.fullmatch(words[0]) or words[2] not in GROUPS:
+        raise ValueError("no rule for a call site: site PLACE SIZES short|medium|long EVIDENCE")
+    least, _, most = words[1].partition("-")
+    sizes = numbers([least, most or least], 2)
+    if sizes[0] > sizes[1] or words[0] in policy.sites:
+        raise ValueError(f"site {words[0]} has no sizes, or is there twice")
+    policy.sites[words[0]] = Site(sizes[0], sizes[1], words[2], numbers(words[3:], 1)[0])
+
+
 def parse_line(policy: Policy, line: str) -> None:
     """Any line but the first."""
     words = line.split(" ")
@@ -130,6 +158,8 @@ def parse_line(policy: Policy, line: str) -> None:
             parse_arm(policy, words[1:])
         case "bin":
             parse_bin(policy, words[1:])
+        case "site":
+            parse_site(policy, words[1:])
         case _:
             raise ValueError(f"{words[0]!r} is not known")
 
@@ -172,7 +202,22 @@ def write(policy: Policy) -> str:
                 lines.append(f"arm {knob} {name} {' '.join(map(str, sums))}")
     for size in sorted(policy.bins):
         lines.append(f"bin {size} {' '.join(map(str, policy.bins[size]))}")
+    for place, site in policy.sites.items():
+        sizes = str(site.least) if site.least == site.most else f"{site.least}-{site.most}"
+        lines.append(f"site {place} {sizes} {site.group} {site.evidence}")
     return "\n".join(lines) + "\n"
+
+
+def merge_sites(policies: list[Policy]) -> dict[str, Site]:
+    """Of two rules for a place the one with more evidence; as many as the library takes."""
+    total: dict[str, Site] = {}
+    for place, site in (item for p in policies for item in p.sites.items()):
+        old = total.get(place, site)
+        better = max(old, site, key=lambda s: (s.evidence, s.group))
+        sizes = min(old.least, site.least), max(old.most, site.most)
+        total[place] = Site(*sizes, better.group, better.evidence)
+    first = sorted(total.items(), key=lambda item: (-item[1].evidence, item[0]))
+    return dict(first[:SITES_MOST])
 
 
 def merge(policies: list[Policy]) -> Policy:
@@ -187,4 +232,5 @@ def merge(policies: list[Policy]) -> Policy:
         for size, sums in p.bins.items():
             before = total.bins.get(size, [0, 0])
             total.bins[size] = [added(a, b) for a, b in zip(before, sums, strict=True)]
+    total.sites = merge_sites(policies)
     return total

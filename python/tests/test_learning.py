@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Tests of `hakmem bench learn`: figures, promises, the page; and one small run on the build."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import make_run
+from hakmem_tools.bench import learning, learning_text
+
+
+
+def learned_run(cpu_ms: int, peak: int, mean: int, **more: Any) -> dict[str, Any]:
+    """A run with these figures."""
+    run = make_run(1.0, checksum=more.get("checksum", "aa"), problem=more.get("problem", ""))
+    return {**run, "user_us": cpu_ms * 1000, "sys_us": 0, "maxrss_kb": peak, "meanrss_kb": mean}
+
+
+def make_workload(name: str, **ways: dict[str, Any]) -> dict[str, Any]:
+    """A workload whose rounds are all alike."""
+    entry: dict[str, Any] = {
+        "name": name,
+        "what": "it works",
+        "command": [name, "1"],
+        "skipped": "",
+        "learning": {"learns": 1, "tries": 0, "policy": "site 0a+1 64 long 9\n", "problems": []},
+        "ways": {way: [ways[way], ways[way]] for way in learning.WAYS},
+    }
+    entry["figures"] = {way: learning.figures_of(entry["ways"][way]) for way in learning.WAYS}
+    entry["ratios"] = learning.ratios_of(entry["figures"])
+    entry["problem"] = learning.problem_of(entry)
+    return entry
+
+
+def make_result(*workloads: dict[str, Any]) -> learning.Result:
+    """A result with these workloads."""
+    result: learning.Result = {
+        "schema": learning.SCHEMA,
+        "date": "2026-01-01T00:00:00+00:00",
+        "command": "hakmem bench learn",
+        "rounds": 2,
+        "machine": dict.fromkeys(("cpu", "cores", "memory", "kernel"), "x"),
+        "workloads": list(workloads),
+    }
+    result["verdict"] = learning.verdict(result)
+    return result
+
+
+FIXED = learned_run(100, 1000, 800)
+
+
+def test_figures_are_relative_to_the_fixed_defaults() -> None:
+    workload = make_workload(
+        "a", fixed=FIXED, live=learned_run(101, 1010, 816), frozen=learned_run(120, 900, 400)
+    )
+    assert workload["ratios"]["live"] == {"cpu_s": 1.01, "peak_kb": 1.01, "mean_kb": 1.02}
+    assert workload["ratios"]["frozen"]["mean_kb"] == 0.5
+    assert learning.is_better(workload)
+    assert workload["problem"] == ""
+
+
+def test_a_tenth_in_time_or_mean_memory_counts_and_the_peak_does_not() -> None:
+    for frozen, better in (
+        (learned_run(90, 1000, 800), True),
+        (learned_run(91, 1000, 800), False),
+        (learned_run(100, 500, 800), False),
+        (learned_run(200, 1000, 720), True),
+    ):
+        workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=frozen)
+        assert learning.is_better(workload) is better
+
+
+def test_the_verdict_takes_the_worst_of_all_and_leaves_failures_out() -> None:
+    good = make_workload("a", fixed=FIXED, live=learned_run(104, 1000, 808), frozen=FIXED)
+    other = make_workload("b", fixed=FIXED, live=FIXED, frozen=learned_run(50, 1000, 800))
+    failed = make_workload(
+        "c", fixed=FIXED, live=learned_run(999, 1, 1, problem="killed"), frozen=FIXED
+    )
+    wrong = make_workload("d", fixed=FIXED, live=FIXED, frozen=learned_run(1, 1, 1, checksum="bb"))
+    assert wrong["problem"] == "different results: aa, bb"
+    found = make_result(good, other, failed, wrong)["verdict"]
+    assert found["workloads"] == 2
+    assert found["live_time_worst"] == 1.04
+    assert found["live_mean_worst"] == 1.01
+    assert found["frozen_better"] == ["b"]
+
+
+def test_of_two_results_the_later_workload_counts() -> None:
+    first = make_result(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED))
+    later = make_workload("a", fixed=FIXED, live=FIXED, frozen=learned_run(10, 1000, 800))
+    both = learning.joined([first, make_result(later)])
+    assert both["verdict"]["frozen_better"] == ["a"]
+    assert len(both["workloads"]) == 1
+
+
+def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
+    result = make_result(
+        make_workload("a", fixed=FIXED, live=FIXED, frozen=learned_run(50, 1000, 800))
+    )
+    notes = tmp_path / "notes.md"
+    notes.write_text("## What was left out\n", encoding="utf-8")
+    text = learning_text.write(result, notes, tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| a | fixed | 0.10 s |" in text
+    assert "1 of 1 (a)" in text
+    assert "site 0a+1 64 long 9" in text
+    assert text.rstrip().endswith("## What was left out")
+
+
+@pytest.mark.usefixtures("built")
+def test_a_small_run_learns_and_measures_three_ways(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "hakmem_tools.bench", "learn", "--quick", "--rounds", "1"),
+            *("--only", "survivors", "--output", str(tmp_path / "out")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    assert result["complete"]
+    (workload,) = result["workloads"]
+    assert workload["learning"]["policy"].startswith("hakmem-policy 1\n")
+    assert "site " in workload["learning"]["policy"]
+    ends = result["verdict"]["survivors_end_ratio"]
+    assert ends["frozen"] < ends["fixed"]
