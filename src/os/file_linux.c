@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * os: files on Linux, by system calls alone: no buffer, no lock, no errno. See os.h. */
+#include "base/text.h"
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
@@ -23,23 +24,73 @@ size_t hak_os_read(int file, char *buffer, size_t bytes)
     return got > 0 ? (size_t)got : 0;
 }
 
-bool hak_os_write(int file, const char *text, size_t bytes)
+/* 0 or an errno. */
+static int file_write_all(int file, const char *text, size_t bytes)
 {
     while (bytes > 0) {
         long written = hak_syscall6(SYS_write, file, (long)text, (long)bytes, 0, 0, 0);
         if (written == -EINTR)
             continue;
         if (written <= 0)
-            return false;
+            return written == 0 ? EIO : (int)-written;
         text += written;
         bytes -= (size_t)written;
     }
-    return true;
+    return 0;
+}
+
+bool hak_os_write(int file, const char *text, size_t bytes)
+{
+    return file_write_all(file, text, bytes) == 0;
 }
 
 void hak_os_close(int file)
 {
     hak_syscall6(SYS_close, file, 0, 0, 0, 0, 0);
+}
+
+int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got)
+{
+    *got = 0;
+    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path,
+                                 O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0, 0, 0);
+    if (file < 0)
+        return -file;
+    long n = 1;
+    while (*got < size && n != 0) {
+        n = hak_syscall6(SYS_read, file, (long)buffer + (long)*got, (long)(size - *got), 0, 0, 0);
+        if (n > 0)
+            *got += (size_t)n;
+        else if (n != 0 && n != -EINTR)
+            break;
+    }
+    hak_os_close(file);
+    return n < 0 && n != -EINTR ? (int)-n : 0;
+}
+
+int hak_os_write_file(const char *path, const char *text, size_t bytes)
+{
+    enum { NAME_BYTES = 1024 };
+    char beside[NAME_BYTES];
+    struct hak_text name;
+    hak_text_begin(&name, beside, sizeof beside);
+    hak_text_string(&name, path);
+    hak_text_string(&name, ".new-");
+    hak_text_decimal(&name, hak_os_process_id());
+    if (name.length >= sizeof beside)
+        return ENAMETOOLONG;
+    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)beside,
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666, 0, 0);
+    if (file < 0)
+        return -file;
+    int error = file_write_all(file, text, bytes);
+    hak_os_close(file);
+    if (error == 0)
+        error =
+            (int)-hak_syscall6(SYS_renameat2, AT_FDCWD, (long)beside, AT_FDCWD, (long)path, 0, 0);
+    if (error != 0)
+        hak_syscall6(SYS_unlinkat, AT_FDCWD, (long)beside, 0, 0, 0, 0);
+    return error;
 }
 
 uint64_t hak_os_process_id(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * The control group's limit, in the forms in which systems show it: src/os/files_linux.c with a
+ * The control group's limit, in the forms in which systems show it: src/os/group_linux.c with a
  * made-up kernel (tests/fuzz/fake) whose files are what each case says. Every file is closed again,
  * and only files below /proc and /sys are opened. Prints what is wrong and exits with 1. */
 #include "os/os.h"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """hakmem policy: reading as the library reads, merging, comparing; one line for each error."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def test_the_library_reads_writes_and_chooses_alike(policy: Policy) -> None:
     finally:
         path.unlink()
     assert set(loaded) == {k for k, names in KNOBS.items() if policy.chosen(k) != names[0]}
-    assert written == model.write(policy)
+    # The lines of call sites are another part's of the library: tests/sites.
+    assert written == model.write(dataclasses.replace(policy, sites={}))
 
 
 def test_an_arm_is_chosen_when_it_is_better_by_more_than_chance() -> None:

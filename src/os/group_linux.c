@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: small files, whole; and the control group of the process, whose limits are such files. Opens
- * and closes within each call; never allocates, keeps errno, works without /proc and /sys. Called
- * by policy. See os.h.
+ * os: the control group of the process and what the kernel says of its memory, from small files
+ * that are opened and closed within each call; never allocates, keeps errno, works without /proc
+ * and /sys. Called by policy. See os.h.
  *
  * Control groups: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
 #include "base/text.h"
@@ -10,80 +10,14 @@
 #include "os/syscall_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 enum { PIECE_BYTES = 1024, STAT_BYTES = 3072, LEVELS_MOST = 16 };
 
-static void files_close(int file)
-{
-    hak_syscall6(SYS_close, file, 0, 0, 0, 0, 0);
-}
-
-int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got)
-{
-    *got = 0;
-    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path,
-                                 O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0, 0, 0);
-    if (file < 0)
-        return -file;
-    long n;
-    while (*got < size && (n = hak_syscall6(SYS_read, file, (long)buffer + (long)*got,
-                                            (long)(size - *got), 0, 0, 0)) != 0) {
-        if (n == -EINTR)
-            continue;
-        if (n < 0) {
-            files_close(file);
-            return (int)-n;
-        }
-        *got += (size_t)n;
-    }
-    files_close(file);
-    return 0;
-}
-
-static int files_write_all(int file, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        long n = hak_syscall6(SYS_write, file, (long)text, (long)bytes, 0, 0, 0);
-        if (n == -EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0 ? EIO : (int)-n;
-        text += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
-}
-
-int hak_os_write_file(const char *path, const char *text, size_t bytes)
-{
-    char beside[PIECE_BYTES];
-    struct hak_text name;
-    hak_text_begin(&name, beside, sizeof beside);
-    hak_text_string(&name, path);
-    hak_text_string(&name, ".new-");
-    hak_text_decimal(&name, (uint64_t)hak_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0));
-    if (name.length >= sizeof beside)
-        return ENAMETOOLONG;
-    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)beside,
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666, 0, 0);
-    if (file < 0)
-        return -file;
-    int error = files_write_all(file, text, bytes);
-    files_close(file);
-    if (error == 0)
-        error =
-            (int)-hak_syscall6(SYS_renameat2, AT_FDCWD, (long)beside, AT_FDCWD, (long)path, 0, 0);
-    if (error != 0)
-        hak_syscall6(SYS_unlinkat, AT_FDCWD, (long)beside, 0, 0, 0, 0);
-    return error;
-}
-
 /* --- one number of a file of the system --- */
 
 /* The beginning of a file as a string; "" if it cannot be read. */
-static void files_read_text(const char *folder, const char *name, char *text, size_t bytes)
+static void group_read_text(const char *folder, const char *name, char *text, size_t bytes)
 {
     char path[HAK_OS_GROUP_PATH + 64];
     struct hak_text joined;
@@ -97,11 +31,11 @@ static void files_read_text(const char *folder, const char *name, char *text, si
 }
 
 /* "max", and anything else that is no number, is no limit. */
-static uint64_t files_number(const char *folder, const char *name)
+static uint64_t group_number(const char *folder, const char *name)
 {
     char text[32];
     uint64_t value = UINT64_MAX;
-    files_read_text(folder, name, text, sizeof text);
+    group_read_text(folder, name, text, sizeof text);
     hak_text_parse_size(text, hak_text_digits(text), &value);
     return value;
 }
@@ -110,7 +44,7 @@ uint64_t hak_os_resident_bytes(void)
 {
     char text[128];
     uint64_t pages = 0;
-    files_read_text("/proc/self/statm", "", text, sizeof text);
+    group_read_text("/proc/self/statm", "", text, sizeof text);
     const char *second = text + hak_text_digits(text);
     second += *second == ' ';
     hak_text_parse_size(second, hak_text_digits(second), &pages);
@@ -131,11 +65,11 @@ static uint64_t group_limit(const char *path)
 {
     uint64_t max;
     if (group_is_v1(path)) {
-        max = files_number(path, "memory.limit_in_bytes");
+        max = group_number(path, "memory.limit_in_bytes");
         return max > UINT64_C(1) << 60 ? UINT64_MAX : max; /* "no limit" is a large number there */
     }
-    max = files_number(path, "memory.max");
-    return hak_min(max, files_number(path, "memory.high"));
+    max = group_number(path, "memory.max");
+    return hak_min(max, group_number(path, "memory.high"));
 }
 
 /* Cached files that nobody has used of late: the kernel drops these before anything hurts. */
@@ -144,7 +78,7 @@ static uint64_t group_idle_cache(const char *path)
     char text[STAT_BYTES];
     const char *name = group_is_v1(path) ? "\ntotal_inactive_file " : "\ninactive_file ";
     uint64_t bytes = 0;
-    files_read_text(path, "memory.stat", text, sizeof text);
+    group_read_text(path, "memory.stat", text, sizeof text);
     const char *found = hak_text_find(text, name);
     if (found != NULL)
         hak_text_parse_size(found + strlen(name), hak_text_digits(found + strlen(name)), &bytes);
@@ -154,7 +88,7 @@ static uint64_t group_idle_cache(const char *path)
 static uint64_t group_used(const char *path)
 {
     uint64_t used =
-        files_number(path, group_is_v1(path) ? "memory.usage_in_bytes" : "memory.current");
+        group_number(path, group_is_v1(path) ? "memory.usage_in_bytes" : "memory.current");
     return used == UINT64_MAX ? 0 : used - hak_min(used, group_idle_cache(path));
 }
 
@@ -165,7 +99,7 @@ static uint64_t group_stalled(const char *path)
     uint64_t total = 0;
     if (group_is_v1(path))
         return 0;
-    files_read_text(path, "memory.pressure", text, sizeof text);
+    group_read_text(path, "memory.pressure", text, sizeof text);
     text[strcspn(text, "\n")] = '\0';
     const char *found = strncmp(text, "some ", 5) == 0 ? hak_text_find(text, " total=") : NULL;
     if (found != NULL)
@@ -196,7 +130,7 @@ static void group_find(char path[HAK_OS_GROUP_PATH])
 {
     char text[PIECE_BYTES];
     bool v1 = false;
-    files_read_text("/proc/self/cgroup", "", text, sizeof text);
+    group_read_text("/proc/self/cgroup", "", text, sizeof text);
     path[0] = '\0';
     for (const char *line = text; *line != '\0' && !v1;) {
         const char *group = group_path_in(line, &v1);
