@@ -31,13 +31,16 @@ HAK_ALWAYS_INLINE void *blocks_give(char *p, unsigned cls, size_t bytes, uint32_
 static void blocks_start(void)
 {
     static struct hak_lock lock;
-    if (HAK_LIKELY(hak_hard.secret[1] != 0))
+    static _Atomic(bool) made;
+    /* ORDER: [hard-secret] the secret is seen with it */
+    if (HAK_LIKELY(hak_load_acquire(&made)))
         return;
     hak_lock(&lock);
-    if (hak_hard.secret[1] == 0) {
+    if (!hak_load_relaxed(&made)) {
         hak_hard_large_start();
         hak_hard.secret[0] = hak_os_random();
         hak_hard.secret[1] = hak_os_random() | 1;
+        hak_store_release(&made, true); /* ORDER: [hard-secret] */
     }
     hak_unlock(&lock);
 }

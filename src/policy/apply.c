@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Ticks between two looks for a control group while there is none with a limit. */
-#define GROUP_LOOK_TICKS 64u
+/* Small programs do not look for a control group, and while there is none with a limit, larger ones
+ * do only when they have doubled: a process may have put itself under a filter of system calls
+ * that ends it when it opens a file. */
+#define GROUP_LOOK_BYTES ((size_t)64 << 20)
 
 #define AGE_NS_A_TICK 62500000u /* free pages of idle slabs: 16 ticks at an age of one second */
 
@@ -20,7 +22,8 @@ static struct {
     _Atomic(bool) on;     /* there is something to do at ticks */
     _Atomic(uint64_t) next_ns;
     bool watch_group, has_group;
-    uint64_t ticks, next_tick_ns;
+    size_t group_looked_bytes; /* mapped when it was looked for last */
+    uint64_t next_tick_ns;
     const char *file;
     char group_path[HAK_OS_GROUP_PATH];
     struct hak_policy_state state;
@@ -98,10 +101,13 @@ static void snapshot_heaps(struct hak_policy_snapshot *s)
 static void snapshot_group(struct hak_policy_snapshot *s)
 {
     struct hak_os_group group;
-    if (!policy.has_group && policy.ticks % GROUP_LOOK_TICKS != 0)
-        return;
-    if (!policy.has_group)
+    if (!policy.has_group) {
+        size_t mapped = hak_pool_mapped_superslabs() * HAK_SUPERSLAB_BYTES;
+        if (mapped < hak_max(GROUP_LOOK_BYTES, policy.group_looked_bytes * 2))
+            return;
+        policy.group_looked_bytes = mapped;
         policy.group_path[0] = '\0';
+    }
     hak_os_group(policy.group_path, &group);
     policy.has_group = group.max_bytes != UINT64_MAX;
     if (!policy.has_group)
@@ -165,7 +171,6 @@ static void policy_tick_locked(uint64_t now_ns)
     unsigned before = policy.state.give_back;
     snapshot_take(&s, now_ns);
     snapshot_trace(&s);
-    policy.ticks++;
     policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
     struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
     hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);

@@ -112,8 +112,11 @@ static uint32_t prof_site_of(const uintptr_t *frames, unsigned depth)
             made = prof_make_site(hash, frames, depth);
         if (number == 0 && made == 0)
             return SITE_OVERFLOW;
-        if (number == 0 && hak_cas_acq_rel(place, &number, made)) /* ORDER: [prof-site] */
-            return made;
+        if (number == 0) {
+            if (hak_cas_acq_rel(place, &number, made)) /* ORDER: [prof-site] */
+                return made;
+            number = hak_load_acquire(place); /* ORDER: [prof-site] another thread's, and whole */
+        }
         if (number != SITE_OVERFLOW && prof_is_site(&hak_prof.site[number], hash, frames, depth))
             return number; /* what was made in vain stays empty */
     }
