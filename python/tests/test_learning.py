@@ -13,7 +13,6 @@ from conftest import make_run
 from hakmem_tools.bench import learning, learning_text
 
 
-
 def learned_run(cpu_ms: int, peak: int, mean: int, **more: Any) -> dict[str, Any]:
     """A run with these figures."""
     run = make_run(1.0, checksum=more.get("checksum", "aa"), problem=more.get("problem", ""))

@@ -109,7 +109,7 @@ void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind)
 {
     struct hak_failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
     failure_refusal = (struct hak_refusal){0};
-    HAK_PROBE3(fail, f.why.reason, size_bytes, align_bytes);
+    HAK_PROBE3(fail, (unsigned)f.why.reason, size_bytes, align_bytes);
     hak_lock(&hak_failures.lock);
     if (f.why.reason == HAK_FAILURE_MAP)
         f.limits = failure_limits_locked(f.time_ns);
