@@ -27,6 +27,8 @@ def kept(reason: str) -> Order:
 
 
 HARDENED = kept("not run: the scheduler runs the default library; as in large/, with a note in the record")
+SECRET = kept("not run: the scheduler runs the default library; the thread sanitizer finds it in "
+              "stress.hardened_prefixed")
 OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
                    "for; kept so that whoever reads an owner acquires it")
 EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values "
@@ -71,6 +73,8 @@ ORDERS = {
         kept("nobody follows NULL; kept so that every store of an owner releases"),
     "cache/threads.c registry_new_heap_locked store_release -> relaxed": by("blocks_walk"),
     "cache/threads.c hak_cache_first_heap load_acquire -> relaxed": by("blocks_walk"),
+    "hard/blocks.c blocks_start load_acquire -> relaxed": SECRET,
+    "hard/blocks.c blocks_start store_release -> relaxed": SECRET,
     "hard/large.c large_revive store_release -> relaxed": HARDENED,
     "hard/large.c hak_hard_large_free cas_acquire -> relaxed": HARDENED,
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
@@ -116,6 +120,7 @@ ORDERS = {
         "not needed: there is no name for a change that only releases"),
     "telemetry/prof.c hak_prof_start store_release -> relaxed": PROFILE,
     "telemetry/prof.c prof_site_of load_acquire -> relaxed": PROFILE,
+    "telemetry/prof.c prof_site_of load_acquire 2 -> relaxed": PROFILE,
     "telemetry/prof.c prof_site_of cas_acq_rel -> acquire": PROFILE,
     "telemetry/prof.c prof_site_of cas_acq_rel -> release": PROFILE,
     "telemetry/prof.h hak_prof_period load_acquire -> relaxed": PROFILE,
