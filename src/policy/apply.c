@@ -232,29 +232,39 @@ static void policy_start_sites(enum hak_policy_mode mode)
 {
     if (mode == HAK_POLICY_LEARN)
         hak_sites_learn(true);
-    if (policy_sites.count == 0 || (mode != HAK_POLICY_FROZEN && mode != HAK_POLICY_LEARN))
+    if ((mode != HAK_POLICY_FROZEN && mode != HAK_POLICY_LEARN) || policy_sites.count == 0)
         return;
     for (unsigned i = 0; i < policy_sites.count; i++)
         hak_sites_add_rule(&policy_sites.rule[i]);
     hak_sites_apply();
 }
 
-int hak_policy_start(const struct hak_policy_config *config)
+/* The state as the file wants it; without a good one *mode becomes that of the defaults. */
+static HAK_NOINLINE int policy_load_locked(const struct hak_policy_config *config,
+                                           enum hak_policy_mode *mode)
 {
     struct hak_evidence before = {0};
-    enum hak_policy_mode mode = config->mode;
-    int error = mode == HAK_POLICY_FIXED ? 0 : policy_read(config->file, &before);
-    if (error == ENOENT && mode >= HAK_POLICY_LEARN)
+    int error = policy_read(config->file, &before);
+    if (error == ENOENT && *mode >= HAK_POLICY_LEARN)
         error = 0;
     else if (error != 0)
-        mode = HAK_POLICY_FIXED;
+        *mode = HAK_POLICY_FIXED;
+    hak_policy_init(&policy.state, *mode, &before, config->fixed);
+    apply_arms(&policy.state);
+    if (*mode == HAK_POLICY_FROZEN || *mode == HAK_POLICY_LEARN)
+        apply_bins(&before);
+    return error;
+}
+
+/* Without a policy the state stays as it is from the beginning, all zero: every process would hold
+ * the pages that are written here. */
+int hak_policy_start(const struct hak_policy_config *config)
+{
+    enum hak_policy_mode mode = config->mode;
     hak_lock(&policy.lock);
-    hak_policy_init(&policy.state, mode, &before, config->fixed);
+    int error = mode == HAK_POLICY_FIXED ? 0 : policy_load_locked(config, &mode);
     policy.file = config->file;
     policy.watch_group = config->watch_group;
-    apply_arms(&policy.state);
-    if (mode == HAK_POLICY_FROZEN || mode == HAK_POLICY_LEARN)
-        apply_bins(&before);
     hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy.state;
     hak_root.at[HAK_ROOT_POLICY] = &policy.state;
     policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
