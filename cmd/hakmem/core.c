@@ -178,3 +178,9 @@ bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obs
     }
     return true;
 }
+
+bool hak_remote_open_either(struct hak_remote *r, pid_t pid, const char *core,
+                            struct hak_obstacle *obstacle)
+{
+    return pid != 0 ? hak_remote_open(r, pid, obstacle) : hak_remote_open_core(r, core, obstacle);
+}

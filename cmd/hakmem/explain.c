@@ -49,8 +49,7 @@ static bool explain_read(struct hak_explanation *e, const char *what, struct hak
                 what, strerror(errno));
     if (pid == 0 && !explain_is_elf(what))
         return hak_explain_read_json(e, what, obstacle);
-    bool read = (pid != 0 ? hak_remote_open(&remote, pid, obstacle)
-                          : hak_remote_open_core(&remote, what, obstacle)) &&
+    bool read = hak_remote_open_either(&remote, pid, what, obstacle) &&
                 hak_explain_read_remote(e, &remote, obstacle);
     hak_remote_close(&remote);
     return read;

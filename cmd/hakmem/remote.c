@@ -211,7 +211,7 @@ void hak_remote_close(struct hak_remote *r)
 
 /* --- bytes --- */
 
-struct hak_mapping *hak_remote_find(struct hak_remote *r, uint64_t at)
+size_t hak_remote_behind(const struct hak_remote *r, uint64_t at)
 {
     size_t low = 0, high = r->count;
     while (low < high) {
@@ -221,7 +221,13 @@ struct hak_mapping *hak_remote_find(struct hak_remote *r, uint64_t at)
         else
             high = middle;
     }
-    return low < r->count && r->mappings[low].start <= at ? &r->mappings[low] : NULL;
+    return low;
+}
+
+struct hak_mapping *hak_remote_find(struct hak_remote *r, uint64_t at)
+{
+    size_t behind = hak_remote_behind(r, at);
+    return behind < r->count && r->mappings[behind].start <= at ? &r->mappings[behind] : NULL;
 }
 
 static bool remote_pread(int file, void *out, size_t bytes, uint64_t offset)

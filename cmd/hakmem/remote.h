@@ -51,6 +51,9 @@ struct hak_obstacle {
 bool hak_remote_open(struct hak_remote *r, pid_t pid, struct hak_obstacle *obstacle);
 /* A core file: core.c. */
 bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obstacle *obstacle);
+/* A process, or with pid 0 a core file. */
+bool hak_remote_open_either(struct hak_remote *r, pid_t pid, const char *core,
+                            struct hak_obstacle *obstacle);
 void hak_remote_close(struct hak_remote *r);
 void hak_obstacle_free(struct hak_obstacle *obstacle);
 
@@ -67,6 +70,8 @@ void hak_remote_read_string(struct hak_remote *r, uint64_t at, char *text, size_
 struct hak_mapping *hak_remote_add(struct hak_remote *r, uint64_t start, uint64_t end,
                                    const char *name);
 
+/* The number of the first mapping that ends behind an address; `count` if none does. */
+size_t hak_remote_behind(const struct hak_remote *r, uint64_t at);
 /* The mapping of an address, or NULL. */
 struct hak_mapping *hak_remote_find(struct hak_remote *r, uint64_t at);
 /* Bits of up to 64 pages from `at` on: which are in memory and not counted yet. */

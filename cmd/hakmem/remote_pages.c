@@ -190,17 +190,10 @@ uint64_t hak_remote_take(struct hak_remote *r, uint64_t from, uint64_t to)
     uint64_t bytes = 0;
     uint64_t at = from & ~(uint64_t)(PAGE_BYTES - 1);
     while (at < to) {
-        size_t low = 0, high = r->count; /* the first mapping that ends behind `at` */
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (r->mappings[middle].end <= at)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == r->count || r->mappings[low].start >= to)
+        size_t behind = hak_remote_behind(r, at);
+        if (behind == r->count || r->mappings[behind].start >= to)
             break;
-        struct hak_mapping *m = &r->mappings[low];
+        struct hak_mapping *m = &r->mappings[behind];
         at = at > m->start ? at : m->start;
         for (; at < to && at < m->end; at += PAGE_BYTES) {
             uint64_t page = (at - m->start) / PAGE_BYTES;

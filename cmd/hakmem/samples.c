@@ -92,8 +92,7 @@ int hak_samples(int argc, char **argv)
     if (argc != 2)
         hak_die(HAK_EXIT_USAGE, "samples: one process or core file is wanted");
     pid_t pid = hak_parse_pid(argv[1]);
-    bool open = (pid != 0 ? hak_remote_open(&remote, pid, &obstacle)
-                          : hak_remote_open_core(&remote, argv[1], &obstacle)) &&
+    bool open = hak_remote_open_either(&remote, pid, argv[1], &obstacle) &&
                 hak_image_open(&image, &remote, &obstacle);
     const char *problem = open ? samples_take(&image, &remote) : obstacle.problem;
     if (problem == NULL)

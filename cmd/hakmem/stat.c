@@ -174,8 +174,7 @@ static bool stat_once(struct stat_options *o)
     struct hak_image image;
     struct hak_survey survey;
     struct hak_obstacle obstacle = {0};
-    bool open = o->core != NULL ? hak_remote_open_core(&remote, o->core, &obstacle)
-                                : hak_remote_open(&remote, o->pid, &obstacle);
+    bool open = hak_remote_open_either(&remote, o->pid, o->core, &obstacle);
     if (open && !hak_remote_look_at_pages(&remote)) {
         obstacle.problem = hak_format("the pages of process %d cannot be looked at", (int)o->pid);
         obstacle.hint = "it may have ended, or /proc may not be mounted";

@@ -226,16 +226,21 @@ def report(
         page.write_text(html.render(result), encoding="utf-8")
 
 
+def docs_folder() -> Path:
+    """The folder docs of the source tree."""
+    root = places.source_tree()
+    if root is None:
+        raise BenchError("there is no source tree here: give --folder DIR")
+    return root / "docs"
+
+
 @app.command("docs")
 def make_docs(
     result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
     folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
 ) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
-    root = places.source_tree()
-    if folder is None and root is None:
-        raise BenchError("there is no source tree here: give --folder DIR")
-    target = folder or Path(str(root)) / "docs"
+    target = folder or docs_folder()
     for path in docs.write(summary.read_result(result_path), result_path, target):
         out.print(str(path), highlight=False, soft_wrap=True)
 
@@ -296,10 +301,7 @@ def make_learn_docs(
     folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
 ) -> None:
     """Writes docs/learning-evaluation.md from results of `learn`."""
-    root = places.source_tree()
-    if folder is None and root is None:
-        raise BenchError("there is no source tree here: give --folder DIR")
-    target = folder or Path(str(root)) / "docs"
+    target = folder or docs_folder()
     results = []
     for path in (path / "result.json" if path.is_dir() else path for path in paths):
         result = json.loads(path.read_text(encoding="utf-8"))
