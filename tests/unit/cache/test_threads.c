@@ -3,6 +3,27 @@
  * Unit tests of cache: threads that begin and end, the shared heap, sums over all heaps, fork. */
 #include "cache_support.h"
 
+static void check_is_closed(const struct hak_front *front, unsigned kind, size_t size)
+{
+    void **top = hak_load_relaxed(&front->bins[kind / 2].top);
+    CHECK(top != NULL && *top == NULL && front->bins[kind / 2].limit == top, "size %zu, kind %u",
+          size, kind);
+}
+
+static void without_a_heap_all_bins_that_malloc_looks_at_are_closed(void **state)
+{
+    (void)state;
+    start();
+    static const struct hak_front *const fronts[] = {&hak_front_none, &hak_front_shared};
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t tiny = 0; tiny < HAK_TINY_KINDS; tiny++)
+            check_is_closed(fronts[i], hak_load_relaxed(&fronts[i]->tiny_kind[tiny]), tiny * 16);
+        for (size_t size = HAK_TINY_MAX + 1; size <= HAK_SMALL_MAX; size++)
+            check_is_closed(fronts[i], hak_class_of(size) * 2, size);
+        check_is_closed(fronts[i], HAK_KIND_CLOSED, 0);
+    }
+}
+
 static void a_thread_that_ends_leaves_nothing_in_its_heap(void **state)
 {
     (void)state;
@@ -399,6 +420,7 @@ static void a_heap_that_its_own_signal_handler_left_is_given_up(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(without_a_heap_all_bins_that_malloc_looks_at_are_closed),
     cmocka_unit_test(a_thread_that_ends_leaves_nothing_in_its_heap),
     cmocka_unit_test(the_next_thread_gets_the_heap_of_one_that_ended),
     cmocka_unit_test(a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired),
