@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes cmake/layout.ld: which functions of libhakmem.so programs do not use, so that they lie apart.
 
-The kernel maps 64 KiB of a file around each page that is touched, and all of it counts as the process's memory. So what
-ordinary programs do not reach stands behind the rest, where it costs nothing until it is used. (Not the other way round:
-valgrind names only functions of the section .text.)
+The kernel maps 64 KiB of a file around each page that is touched, and all of it counts as the process's memory. So
+what ordinary programs do not reach stands behind the rest, where it costs nothing until it is used. (Not the other way
+round: valgrind names only functions of the section .text.)
 
     cmake --preset release && cmake --build --preset release && python3 -B tools/layout.py
 
@@ -32,7 +32,8 @@ thread.join()
 """
 SQL = """
 create table t(a, b);
-with recursive c(x) as (select 1 union all select x + 1 from c where x < 5000) insert into t select x, hex(randomblob(20)) from c;
+with recursive c(x) as (select 1 union all select x + 1 from c where x < 5000)
+    insert into t select x, hex(randomblob(20)) from c;
 create index i on t(b);
 select count(*) from t;
 """
@@ -55,9 +56,9 @@ PROGRAMS = (
     (BENCH / "cxx_json", "1"),
 )
 
-HEAD = """/* Where things lie in libhakmem.so: the constants with the tables that are read when it is loaded; behind the code, in 64 KiB of
- * their own, the functions that ordinary programs do not use. Written by tools/layout.py, which says why; GNU ld reads it
- * beside its own script.
+HEAD = """/* Where things lie in libhakmem.so: the constants with the tables that are read when it is loaded; behind the code, in a
+ * mapping of their own, the functions that ordinary programs do not use. Written by tools/layout.py, which says why;
+ * GNU ld reads it beside its own script.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 SECTIONS

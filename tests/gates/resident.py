@@ -3,8 +3,8 @@
 
     resident.py --shared libhakmem.so
 
-A python3 that imports json and starts a thread reads its own /proc/self/smaps: the code that it does not use must not be there
-(cmake/layout.ld, written by tools/layout.py).
+A python3 that imports json and starts a thread reads its own /proc/self/smaps: the code that it does not use must not
+be there (cmake/layout.ld, written by tools/layout.py).
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import json, threading
@@ -42,7 +43,7 @@ def main() -> None:
     shared = parser.parse_args().shared
     done = subprocess.run([sys.executable, "-S", "-c", PROGRAM], env={**os.environ, "LD_PRELOAD": shared},
                           capture_output=True, text=True, check=True)
-    kb = file_kb(done.stdout, os.path.basename(os.path.realpath(shared)))
+    kb = file_kb(done.stdout, Path(shared).resolve().name)
     print(f"{kb} kB of the library's file in memory, {MOST_KB} allowed")
     if kb == 0:
         sys.exit("the library was not loaded")
