@@ -18,7 +18,7 @@
     "\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
 #define HAK_ROOT_ALIGN 64
 /* Grows when a member that readers use changes its meaning and not its place. */
-#define HAK_ROOT_VERSION 1u
+#define HAK_ROOT_VERSION 2u
 
 enum hak_root_flag { HAK_ROOT_HARDENED = 1, HAK_ROOT_CHECKS = 2 };
 

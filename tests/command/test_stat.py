@@ -75,6 +75,40 @@ int main(void)
 }
 """
 
+# Holds 60,000 small blocks of sizes that fit no class, 20 large ones and a huge one, resized once; prints what of the
+# small ones and of the others was not asked for. Half of the small ones come when a byte was read.
+SLACK = """
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char *held[60000];
+int main(void)
+{
+    char byte;
+    unsigned long x = 88172645463325252u, slack = 0, large = 0;
+    for (int i = 0; i < 60000; i++) {
+        if (i == 30000 && (write(1, "half\\n", 5) != 5 || read(0, &byte, 1) != 1))
+            return 1;
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        size_t size = 1 + x % (i % 50 == 0 ? 20000 : 900);
+        memset(held[i] = malloc(size), 1, size);
+        slack += malloc_usable_size(held[i]) - size;
+    }
+    for (int i = 0; i < 20; i++) {
+        char *p = realloc(malloc(90000), 100000 + i);
+        memset(p, 1, 100000);
+        large += 131072 - 100000 - i;
+    }
+    memset(realloc(malloc(5000000), 5040000), 1, 5040000);
+    large += 77 * 65536 - 5040000;
+    printf("%lu %lu\\n", slack, large);
+    fflush(stdout);
+    pause();
+}
+"""
+
 # Three threads that never stop allocating and freeing blocks of all kinds, also each other's.
 CHURN = """
 #include <pthread.h>
@@ -368,6 +402,43 @@ class TestFigures(StatCase):
         self.assertTrue(all(len(s["slots"]) == (32 if s["state"] in ("slots", "retired") else 0)
                             for s in stat["superslabs"]))
 
+    def slack_of(self, *, late: bool = False, **env: str) -> tuple[dict, int, int]:
+        """What stat says of the program above, and what is true of its small and its other blocks."""
+        process = self.running(self.compile("slack", SLACK), env=env)
+        self.assertEqual(process.stdout.readline(), b"half\n")
+        if late:
+            done = self.hakmem("ask", str(process.pid), "prof", "start", "4096")
+            self.assertIn(done.returncode, (0, 1), done.stderr)  # it is waiting, and may take it only later
+        process.stdin.write(b"x")
+        process.stdin.flush()
+        small, large = (int(word) for word in process.stdout.readline().split())
+        stat = self.stat_json("--samples", str(process.pid))
+        self.assert_adds_up(stat)
+        self.validate(json.dumps(stat))
+        return stat, small, large
+
+    def test_slack_without_samples(self) -> None:
+        """Of large and huge blocks it is known to the byte; their last pages are touched no further than asked for."""
+        stat, _, large = self.slack_of()
+        self.assertEqual(stat["slack"], {"basis": "large", "samples": 0})
+        line = stat["waterfall"][1]
+        self.assertFalse(line["known"])
+        self.assertEqual(line["virtual_bytes"], large)
+        self.assertLess(line["resident_bytes"], 21 * 2 * 4096)
+
+    def test_slack_from_samples(self) -> None:
+        """Also where sampling began when half of the blocks were there."""
+        for late, env in ((False, {"HAKMEM_PROF": "1", "HAKMEM_PROF_SAMPLE_BYTES": "4096"}), (True, {})):
+            stat, small, large = self.slack_of(late=late, HAKMEM_PROF_FILE="/dev/null", **env)
+            self.assertEqual(stat["slack"]["basis"], "estimated")
+            sampled = [b for b in stat["samples"]["blocks"] if b["bytes"] < 90000]
+            self.assertEqual(stat["slack"]["samples"], len(sampled))
+            self.assertGreater(len(sampled), 1500)
+            self.assertTrue(all(b["asked_bytes"] <= b["bytes"] for b in sampled))
+            line = stat["waterfall"][1]
+            self.assertTrue(line["known"])
+            self.assertAlmostEqual(line["virtual_bytes"] - large, small, delta=small / 20)  # some five deviations
+
     def test_hardened(self) -> None:
         library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")
         if not library.exists():
@@ -378,6 +449,7 @@ class TestFigures(StatCase):
         self.assertIn("hardened", stat["process"]["build"])
         self.assertEqual(stat["counters"]["live.bytes"], stats["control"]["live.bytes"])
         self.assertTrue(stat["waterfall"][1]["known"])
+        self.assertEqual(stat["slack"]["basis"], "exact")
         self.assertGreater(stat["waterfall"][1]["virtual_bytes"], 3000 * 12)  # blocks of 100 bytes are 112 or more
         self.assertGreater(sum(c["quarantine_blocks"] for c in stat["classes"]), 0)
 
@@ -432,7 +504,8 @@ class TestFigures(StatCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, rf"^hold, process {process.pid}: .* in memory, hakmem \d+\.\d+\.\d+")
         self.assertRegex(done.stdout, r"(?m)^  live blocks +[\d.]+ MiB +[\d.]+%  #+\.+$")
-        self.assertRegex(done.stdout, r"(?m)^  of live blocks, not asked for +not known$")
+        self.assertRegex(done.stdout, r"(?m)^  of live blocks, not asked for +>[\d.]+ KiB +[\d.]+%  [#.]+$")
+        self.assertRegex(done.stdout, r"(?m)^> of large and huge blocks; .*\n  'hakmem prof start PID', or HAKMEM_PROF=1")
         self.assertRegex(done.stdout, r"(?m)^  sum .* the kernel says .* \([+-][\d.]+%\)$")
         self.assertIn(f"{stats['control']['live.blocks']} live blocks", done.stdout)
         self.assertIn("1 allocation has failed", done.stdout)

@@ -181,6 +181,44 @@ static void figures_count_what_the_program_holds(void **state)
     assert_int_equal(l.large_bytes, 0);
 }
 
+static size_t asked_for(const char *p)
+{
+    return hak_large_note(p, hak_map_lookup(p))->bytes;
+}
+
+/* Of samples, and of all large and huge blocks, sampled or not; also when they are resized. */
+static void what_was_asked_for_is_known(void **state)
+{
+    (void)state;
+    start(1);
+    char *p = allocate(1000);
+    assert_int_equal(asked_for(p), 1000);
+    char *q = hak_heap_realloc(p, 990);
+    assert_ptr_equal(q, p);
+    assert_int_equal(asked_for(q), 990);
+    release(q);
+    for (int sampled = 1; sampled >= 0; sampled--) {
+        p = allocate(70001);
+        assert_int_equal(asked_for(p), 70001);
+        for (size_t size = 70002; size < 20 * MIB; size += size / 3 + 1) { /* in place, and moved */
+            p = hak_heap_realloc(p, size);
+            assert_int_equal(asked_for(p), size);
+        }
+        for (size_t size = 20 * MIB; size > HAK_SMALL_MAX; size -= size / 3 + 1) {
+            p = hak_heap_realloc(p, size);
+            assert_int_equal(asked_for(p), size);
+        }
+        assert_int_equal(sums().live_samples, sampled);
+        release(p);
+        p = hak_heap_aligned(4 * MIB, 100001);
+        assert_int_equal(asked_for(p), 100001);
+        release(p);
+        hak_profile_stop();
+    }
+    assert_int_equal(sums().live_samples, 0);
+    assert_true(sums().live_bytes == 0);
+}
+
 #define EACH 2000u
 static char *passed[4][EACH];
 
@@ -345,6 +383,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_goes_round_is_counted),
     cmocka_unit_test(sampled_blocks_are_like_the_others),
     cmocka_unit_test(figures_count_what_the_program_holds),
+    cmocka_unit_test(what_was_asked_for_is_known),
     cmocka_unit_test(threads_end_and_free_for_each_other),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
     cmocka_unit_test(stacks_have_all_callers),
