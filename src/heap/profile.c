@@ -42,6 +42,9 @@ HAK_COLD void hak_profile_answer_slow(void)
     default:
         break;
     }
+    /* Whoever asked may have closed the tables of the fast paths, so that somebody comes by. */
+    if (hak_heap_started())
+        hak_cache_set_metered(hak_prof_is_on());
 }
 
 /* NULL: no memory for one; the thread is not counted then. */

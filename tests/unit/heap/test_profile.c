@@ -286,6 +286,68 @@ static void stopped_nothing_more_is_sampled(void **state)
     assert_int_equal(u.used_blocks + u.bin_blocks, 0);
 }
 
+static void ask(uint64_t word)
+{
+    static unsigned calls;
+    hak_store_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE], word);
+    release(calls++ % 2 == 0 ? allocate(48) : hak_heap_calloc(48));
+    assert_int_equal(hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]), 0);
+}
+
+/* Whoever asks from outside may close the tables of the fast paths: single bytes, at any moment. */
+static void close_fast_paths(void)
+{
+    struct hak_front *front = hak_self;
+    for (unsigned i = 0; i < UNIT_COUNT(hak_tables.closed); i++)
+        hak_store_relaxed(&hak_tables.closed[i], UINT64_MAX);
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        hak_store_relaxed(&front->tiny_kind[i], (uint8_t)HAK_KIND_CLOSED);
+    for (size_t i = 0; i < UNIT_COUNT(hak_tables.small_kind); i++)
+        hak_store_relaxed(&hak_tables.small_kind[i], (uint8_t)HAK_KIND_CLOSED);
+}
+
+static void assert_open(bool metered)
+{
+    struct hak_front *front = hak_self;
+    assert_int_equal(hak_load_relaxed(&hak_tables.metered), metered);
+    assert_int_equal(hak_load_relaxed(&hak_tables.closed[0]), metered ? ~UINT64_C(0) << 32 : 0);
+    assert_int_equal(hak_load_relaxed(&hak_tables.closed[1]), metered ? 0xfff : 0);
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
+        uint8_t kind = hak_load_relaxed(&front->tiny_true[i]);
+        assert_int_equal(hak_load_relaxed(&front->tiny_kind[i]),
+                         metered ? HAK_KIND_METERED + kind : kind);
+    }
+    for (size_t i = HAK_TINY_MAX / 128 + 1; i < UNIT_COUNT(hak_tables.small_kind); i++)
+        assert_int_equal(hak_load_relaxed(&hak_tables.small_kind[i]),
+                         metered ? HAK_KIND_CLOSED : hak_load_relaxed(&hak_tables.small_true[i]));
+}
+
+/* After each request, done or refused, they are as they should be. */
+static void requests_are_taken_and_the_fast_paths_open_again(void **state)
+{
+    (void)state;
+    release(allocate(1));
+    close_fast_paths();
+    ask(HAK_PROF_ASK_DUMP); /* nothing to write */
+    assert_open(false);
+    close_fast_paths();
+    ask((uint64_t)4096 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START);
+    assert_true(hak_prof_is_on());
+    assert_open(true);
+    close_fast_paths();
+    ask((uint64_t)5000 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START); /* another period: refused */
+    assert_int_equal(hak_prof_period(), 4096);
+    assert_open(true);
+    close_fast_paths();
+    ask(HAK_PROF_ASK_STOP);
+    assert_false(hak_prof_is_on());
+    assert_open(false);
+    close_fast_paths();
+    ask((uint64_t)5000 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START);
+    assert_false(hak_prof_is_on());
+    assert_open(false);
+}
+
 static HAK_NOINLINE char *allocate_here(unsigned depth)
 {
     if (depth == 0)
@@ -386,6 +448,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_asked_for_is_known),
     cmocka_unit_test(threads_end_and_free_for_each_other),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
+    cmocka_unit_test(requests_are_taken_and_the_fast_paths_open_again),
     cmocka_unit_test(stacks_have_all_callers),
     cmocka_unit_test(a_child_goes_on_by_itself),
     cmocka_unit_test(a_table_that_is_full_is_not_an_end),
