@@ -407,8 +407,8 @@ class TestFigures(StatCase):
         process = self.running(self.compile("slack", SLACK), env=env)
         self.assertEqual(process.stdout.readline(), b"half\n")
         if late:
-            done = self.hakmem("ask", str(process.pid), "prof", "start", "4096")
-            self.assertIn(done.returncode, (0, 1), done.stderr)  # it is waiting, and may take it only later
+            done = self.hakmem("ask", "--wait=0", str(process.pid), "prof", "start", "4096")
+            self.assertEqual(done.returncode, 1, done.stderr)  # it waits for us, and takes it when it goes on
         process.stdin.write(b"x")
         process.stdin.flush()
         small, large = (int(word) for word in process.stdout.readline().split())
@@ -472,12 +472,11 @@ class TestFigures(StatCase):
         """Whatever is read in the midst of a change, the answer is whole, and not far off."""
         process = self.running(self.compile("churn", CHURN, "-pthread"))
         os.read(process.stdout.fileno(), 1)
-        for _ in range(15):
-            time.sleep(0.02)
+        for _ in range(60):
             stat = self.stat_json("--superslabs", str(process.pid))
             resident = sum(line["resident_bytes"] for line in stat["waterfall"])
             self.assertEqual(resident, stat["process"]["rss_bytes"])
-            self.assertLess(abs(stat["process"]["kernel_rss_bytes"] - resident), resident / 2)
+            self.assertLess(abs(stat["process"]["kernel_rss_bytes"] - resident), resident / 50)
             self.assertLess(sum(c["live_blocks"] for c in stat["classes"]), 20000)  # 512, and what moves through the bins
             self.assertEqual(len([t for t in stat["threads"] if t["state"] == "running"]), 4)
         self.validate(json.dumps(stat))
