@@ -337,6 +337,7 @@ void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts 
     stat_json_locks(&j, survey);
     hak_stat_json_failures(&j, survey->image);
     stat_json_settings(&j, survey);
+    hak_stat_json_lifetimes(&j, survey);
     if (parts.superslabs)
         stat_json_superslabs(&j, survey);
     if (parts.samples)

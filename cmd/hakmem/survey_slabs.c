@@ -205,6 +205,7 @@ static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
     seen->colour_bytes = s->large_colour;
     seen->front_bytes = s->large_colour;
     seen->asked_bytes = s->note.bytes;
+    seen->lifetime_sample = hak_load_relaxed(&s->large_sample);
     if (walk_has_samples(w)) {
         uint64_t bytes = s->note.small_bytes;
         seen->small_bytes = s->note.small_bytes;

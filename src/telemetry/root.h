@@ -37,9 +37,10 @@ enum hak_root_part {
     HAK_ROOT_SLAB,      /* size only: struct hak_slab */
     HAK_ROOT_RECORD,    /* size only: struct hak_superslab */
     HAK_ROOT_SAMPLES,   /* the heap profile */
-    HAK_ROOT_SITES,     /* call sites */
+    HAK_ROOT_SITES,     /* struct hak_site[HAK_SITES]: call sites, and how long their blocks live */
     HAK_ROOT_POLICY,    /* written at the start by the policy, which lies above */
     HAK_ROOT_LAYOUT,    /* struct hak_layout_line[], for debuggers: layout.h */
+    HAK_ROOT_LIFETIMES, /* struct hak_lifetimes: blocks of those sites that live */
     HAK_ROOT_PARTS = 20 /* the others are for later versions */
 };
 

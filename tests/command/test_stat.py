@@ -109,6 +109,42 @@ int main(void)
 }
 """
 
+# Keeps some of its blocks of 1000 bytes, which a function of their own allocates; the others live for a moment.
+LIVES = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char *kept[40000];
+__attribute__((noinline)) static char *keep(void)
+{
+    char *p = malloc(1000);
+    __asm__ volatile("" : : "r"(p) : "memory");
+    return p;
+}
+__attribute__((noinline)) static char *drop(void)
+{
+    char *p = malloc(1000);
+    __asm__ volatile("" : : "r"(p) : "memory");
+    return p;
+}
+int main(void)
+{
+    static char *some[2000];
+    for (int i = 0; i < 40000;) {
+        for (int j = 0; j < 2000; j++) {
+            some[j] = drop();
+            if (j % 20 == 0)
+                memset(kept[i++] = keep(), 1, 1000);
+        }
+        for (int j = 0; j < 2000; j++)
+            free(some[j]);
+    }
+    write(1, "x", 1);
+    pause();
+}
+"""
+
 # Three threads that never stop allocating and freeing blocks of all kinds, also each other's.
 CHURN = """
 #include <pthread.h>
@@ -438,6 +474,33 @@ class TestFigures(StatCase):
             line = stat["waterfall"][1]
             self.assertTrue(line["known"])
             self.assertAlmostEqual(line["virtual_bytes"] - large, small, delta=small / 20)  # some five deviations
+
+    def test_lifetimes_of_call_sites(self) -> None:
+        """The site that keeps its blocks, and the one that does not, where they are in the program."""
+        program = self.compile("lives", LIVES)
+        process = self.running(program, env={"HAKMEM_POLICY": f"learn:{self.folder}/policy"})
+        os.read(process.stdout.fileno(), 1)
+        stat = self.stat_json("--superslabs", str(process.pid))
+        self.assert_adds_up(stat)
+        self.validate(json.dumps(stat))
+        if "checked" in stat["process"]["build"]:
+            self.skipTest("built without tail calls the library takes its own functions for the callers")
+        ours = [s for s in stat["lifetime_sites"] if s["file"] == str(program) and s["least_bytes"] == 1000]
+        self.assertEqual(len(ours), 2, ours)
+        kept, dropped = sorted(ours, key=lambda site: -site["live_samples"])
+        self.assertEqual(kept["live_samples"], kept["samples"])  # none of them ever ends
+        self.assertGreater(kept["life_bytes"], 4 * dropped["life_bytes"])
+        self.assertGreater(kept["skipped"], 0)
+        self.assertGreater(dropped["samples"], 20)
+        self.assertEqual(len(kept["blocks"]), kept["live_samples"])
+        names = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+        at = {name: int(value, 16) for value, _, name in (line.split() for line in names.splitlines() if line[0] != " ")}
+        self.assertTrue(at["keep"] < kept["offset"] < at["keep"] + 64, (at, kept))
+        self.assertTrue(at["drop"] < dropped["offset"] < at["drop"] + 64, (at, dropped))
+        of = {s["address"] + i * 65536: slot for s in stat["superslabs"] for i, slot in enumerate(s["slots"])}
+        for block in kept["blocks"]:
+            self.assertEqual(of[block & ~0xFFFF]["sample_bytes"], 1008)
+        self.assertFalse("lifetime_sites" in self.stat_json(str(self.hold()[0].pid)))
 
     def test_hardened(self) -> None:
         library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")

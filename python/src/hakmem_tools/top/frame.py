@@ -155,6 +155,22 @@ def site_rows(frame: Frame) -> list[Row]:
     ]
 
 
+def lifetime_rows(frame: Frame) -> list[Row]:
+    """Call sites and how long their blocks live; none unless the process learns it."""
+    return [
+        {
+            "name": site.name,
+            "group": site.group,
+            "life": site.life_bytes,
+            "samples": site.samples,
+            "live": site.live_samples,
+            "least": site.least_bytes,
+            "sizes": f"{site.least_bytes}-{site.most_bytes}" if site.most_bytes else "-",
+        }
+        for site in sites.lifetimes(frame.now)
+    ]
+
+
 STAGES = {
     "adopt": "a slab whose thread ended",
     "warm": "an empty slot that the class had last",
