@@ -61,7 +61,7 @@ static void large_seal(char *range, struct hak_note *note)
     size_t room = end - note->front_bytes - note->bytes;
     memset(range + end - room, 0, room);
     if (room != 0)
-        hard_canary_put(range + note->front_bytes, note->bytes, room);
+        hard_canary_put(range + note->front_bytes, note->bytes, note->bytes + room);
     if (hak_add_relaxed(&large_guarded, 1u) >= GUARDED_MOST) {
         hak_sub_relaxed(&large_guarded, 1u);
         return;
@@ -93,7 +93,7 @@ static void large_check(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
     size_t room = large_end(note) - note->front_bytes - note->bytes;
-    if (room != 0 && !hard_canary_holds(p, note->bytes, room))
+    if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
         !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
@@ -176,7 +176,7 @@ static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t 
     *note = now;
     size_t room = end - front - size_bytes;
     if (room != 0)
-        hard_canary_put(range + front, size_bytes, room);
+        hard_canary_put(range + front, size_bytes, size_bytes + room);
     hak_store_release(entry, kind); /* ORDER: [large-entry] the note is whole */
     return true;
 }
@@ -316,7 +316,7 @@ static void large_resize(char *range, struct hak_note *note, size_t bytes)
     note->bytes = bytes;
     size_t room = large_end(note) - note->front_bytes - bytes;
     if (room != 0)
-        hard_canary_put(range + note->front_bytes, bytes, room);
+        hard_canary_put(range + note->front_bytes, bytes, bytes + room);
 }
 
 static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note, size_t bytes)
@@ -343,8 +343,7 @@ bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **o
     char *range = large_live(p, entry, &note);
     if (range == NULL)
         return false;
-    const struct hard_claim claim = {.word = HARD_LIVE | HAK_BY_MALLOC,
-                                     .mask = HARD_LIVE | hak_hard.maker_mask};
+    const struct hard_claim claim = hard_claim_of_free();
     hak_heap_notice_fork();
     if ((note->how ^ claim.word) & claim.mask)
         hak_hard_mismatch(p, HARD_LARGE, note->how, note->bytes, &claim);
