@@ -32,7 +32,7 @@ static HAK_NOINLINE void *blocks_give(char *p, uint64_t kind, size_t bytes, uint
     /* Memory fresh from the system is not touched before the program does it. */
     if ((before != 0 || !hak_slab_of_slot(hak_slot_of(p), c)->zero) &&
         HAK_UNLIKELY(!hard_is_zero(p, c->size_bytes)))
-        hak_hard_written_after_free(p, (unsigned)kind / 2);
+        hak_hard_written_after_free(p, (unsigned)kind / 2, c->size_bytes);
     if (HAK_UNLIKELY(before & HARD_LIVE)) /* two threads have freed it in the same moment */
         hak_hard_double_free(p, (unsigned)kind / 2);
     blocks_write(p, word, bytes, c->size_bytes, how);

@@ -12,6 +12,8 @@
 #define HARD_MAKER_MASK (7u << HARD_MAKER_SHIFT)
 #define HARD_ALIGN_SHIFT 20
 #define HARD_ALIGN_MASK (63u << HARD_ALIGN_SHIFT)
+#define HARD_WARM 1u   /* large blocks only: every page has been in use before; see large.c */
+#define HARD_ZEROED 2u /* large blocks only: freed, and stays accessible */
 #define HARD_GUARD_FRONT (1u << 26) /* large blocks only, as the next three */
 #define HARD_GUARD_BACK (1u << 27)
 #define HARD_SEALED (1u << 28) /* no page of it can be accessed */
@@ -259,7 +261,8 @@ void hak_hard_large_evict(struct hard_thread *t);
 
 _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_underflow(const void *p, size_t bytes);
-_Noreturn void hak_hard_written_after_free(const char *p, unsigned cls);
+/* Of what of the block is not zero the first is named. */
+_Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_double_free(const void *p, unsigned cls);
 /* The block's `word` and size do not fit the claim. */
 _Noreturn void hak_hard_mismatch(const void *p, unsigned cls, uint32_t word, size_t bytes,
