@@ -103,17 +103,6 @@ static void bins_refine(struct hak_heap *heap, unsigned cls)
     hak_heap_show_kinds_locked(heap);
 }
 
-/* The hardened build hands blocks out in an order that cannot be foreseen. */
-static void bins_shuffle(void **blocks, unsigned count)
-{
-    for (unsigned i = count; i > 1; i--) {
-        unsigned j = hak_os_random_below(i);
-        void *p = blocks[i - 1];
-        blocks[i - 1] = blocks[j];
-        blocks[j] = p;
-    }
-}
-
 /* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.
  */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -144,8 +133,8 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
     }
     if (got < want)
         memmove(ch->stack + 1, out - got, got * sizeof(void *));
-    if (HAK_HARDENED)
-        bins_shuffle(ch->stack + 1, got);
+    if (HAK_HARDENED) /* hands blocks out in an order that cannot be foreseen */
+        hak_os_shuffle(ch->stack + 1, got);
     hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
     return got;
 }

@@ -190,9 +190,12 @@ HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, vo
     return true;
 }
 
+/* In the hardened build neighbours in time are not neighbours in place: more than one word of a
+ * slab is filled at a time. */
 static inline struct hak_outbox_group *hak_outbox_group_of(struct hak_heap *heap, const void *p)
 {
-    return &heap->outbox[((uintptr_t)p / HAK_SLOT_BYTES) % HAK_OUTBOX_GROUPS];
+    return &heap->outbox[(uintptr_t)p / (HAK_HARDENED ? HAK_PAGE_BYTES : HAK_SLOT_BYTES) %
+                         HAK_OUTBOX_GROUPS];
 }
 
 static inline uintptr_t hak_outbox_place(unsigned cls, const void *p, uint64_t index)
