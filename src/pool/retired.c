@@ -262,6 +262,7 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
     for (size_t i = 0; i < run; i++)
         retired_unlink_locked(*first + i);
     hak_unlock(&hak_pool.retired_lock);
+    hak_retired_forget_slabs(*first, run);
     hak_add_relaxed(&hak_pool.revived_total, run);
     return run;
 }
@@ -305,6 +306,14 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots)
     hak_pool_offer(superslab);
 }
 
+/* A program that was large once would hold up to a fiftieth of its peak otherwise. */
+void hak_retired_forget_slabs(size_t first, size_t superslabs)
+{
+    for (size_t i = first; i < first + superslabs; i++)
+        if (hak_load_relaxed(&hak_superslab(i)->has_bits) && hak_space_try_forget_meta(i))
+            hak_store_relaxed(&hak_superslab(i)->has_bits, false);
+}
+
 static size_t retired_unmap(size_t first, size_t superslabs)
 {
     size_t bytes = superslabs * HAK_SUPERSLAB_BYTES;
@@ -317,6 +326,7 @@ static size_t retired_unmap(size_t first, size_t superslabs)
     }
     hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
     hak_add_relaxed(&hak_pool.unmapped_total, superslabs);
+    hak_retired_forget_slabs(first, superslabs);
     hak_space_give(first, superslabs);
     return bytes;
 }
