@@ -160,8 +160,10 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
         return error;
     if (dense)
         hak_os_advise_huge_pages(hak_superslab_address(first), bytes);
-    for (size_t i = 0; i < superslabs; i++)
+    for (size_t i = 0; i < superslabs; i++) {
         hak_store_relaxed(&hak_superslab(first + i)->dense, dense);
+        hak_store_relaxed(&hak_superslab(first + i)->was_purged, false);
+    }
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)

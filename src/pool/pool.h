@@ -40,8 +40,9 @@ struct hak_superslab {
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
     uint32_t newer,
         older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
-    _Atomic(bool) dense;    /* huge pages are asked for: only slots that will be used up go here */
-    _Atomic(bool) has_bits; /* slabs were here: the meta has pages behind their records */
+    _Atomic(bool) dense; /* huge pages are asked for: only slots that will be used up go here */
+    _Atomic(bool) was_purged;      /* since it was mapped */
+    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
