@@ -206,6 +206,22 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
     return error;
 }
 
+int hak_pool_acquire_apart(size_t *slot)
+{
+    size_t first;
+    bool zero;
+    if (hak_load_relaxed(&hak_pool.limit_superslabs) != 0)
+        return hak_pool_acquire_any(HAK_SLOTS, 1, HAK_POOL_LABEL_RUN, slot, &zero);
+    int error = hak_space_take(1, 1, HAK_SUPERSLAB_BYTES, true, &first);
+    if (error != 0)
+        return error;
+    hak_os_advise_small_pages(hak_superslab_address(first), HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_superslab(first)->dense, false);
+    grow_publish(first, HAK_SLOTS, HAK_SLOTS);
+    *slot = first * HAK_SLOTS;
+    return 0;
+}
+
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
 {
     hak_lock(&hak_pool.grow_lock);

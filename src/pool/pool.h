@@ -109,7 +109,12 @@ void hak_pool_set_limit(size_t superslabs);
  * slots, for `label`. *zero says that the memory reads as zero. Returns 0 or an errno. */
 int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
-/* The same without the last stage: nothing is mapped. */
+/* All slots of a superslab that is mapped for the allocator's own use and never given back. But for
+ * HAKMEM_LIMIT_MB it counts nowhere: what is kept and how the pool grows stays what it is without.
+ * Returns 0 or an errno. */
+int hak_pool_acquire_apart(size_t *slot);
+
+/* hak_pool_acquire_any without the last stage: nothing is mapped. */
 bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
 /* Acquires just these slots, if they are in one superslab with their predecessor and free. For

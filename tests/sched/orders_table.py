@@ -114,7 +114,7 @@ ORDERS = {
     "space/window.c hak_space_high_water load_acquire -> relaxed": MAPPED,
     "space/window.c hak_space_take store_release -> relaxed": MAPPED,
     "space/window.c hak_space_try_take_at store_release -> relaxed": MAPPED,
-    "telemetry/lifetimes.c sample_block cas_acquire -> relaxed": SAMPLE_SLOT,
+    "telemetry/lifetimes.c sample_try_slot cas_acquire -> relaxed": SAMPLE_SLOT,
     "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> acquire": SAMPLE_SLOT,
     "telemetry/lifetimes.c sample_keep_slot cas_acq_rel -> release": kept(
         "not needed: there is no name for a change that only releases"),
