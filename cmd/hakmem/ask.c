@@ -37,8 +37,9 @@ void hak_ask_help(void)
         "       hakmem ask [--wait=SECONDS] PID policy write\n"
         "Ask a process to begin or to end sampling its heap, or to write its profile to\n"
         "its own HAKMEM_PROF_FILE; or to add what it has learned so far to the file that\n"
-        "its HAKMEM_POLICY=learn:FILE names. It does so when it next allocates: a process\n"
-        "that allocates nothing does nothing.\n"
+        "its HAKMEM_POLICY=learn:FILE names. It does so when it next allocates (for policy\n"
+        "write: and a thread's own free blocks do not suffice): a process that allocates\n"
+        "nothing does nothing.\n"
         "\n"
         "  --wait=SECONDS  for its answer: 3\n"
         "  --help          print this and exit\n"
@@ -127,7 +128,9 @@ static const char *ask(struct hak_remote *r, struct hak_image *image, struct req
             return "it has ended";
         if (left == 0)
             return NULL;
-        if (i == LOOKS_BEFORE_CLOSING && hak_image_refresh(image)) {
+        /* who takes this request opens them again */
+        if (i == LOOKS_BEFORE_CLOSING && request.what == HAK_ROOT_ASK_PROFILE &&
+            hak_image_refresh(image)) {
             ask_close_fast_paths(r, image);
             (void)ask_write(r->pid, at, &word, sizeof word);
         }
