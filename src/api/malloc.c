@@ -62,6 +62,8 @@ void *hak_operator_new(size_t size, void *(*failed)(size_t size))
 
 static HAK_NOINLINE void malloc_free_slow(void *p)
 {
+    if (HAK_LIKELY(hak_heap_try_free_remote(p)))
+        return;
     if (p != NULL && HAK_UNLIKELY(!hak_heap_free_slow(p)))
         hak_foreign_free(p);
 }

@@ -24,9 +24,12 @@ static inline unsigned hak_log2_ceil(uint64_t x)
 }
 
 /* In pairs, fours and bytes, then summed up by a multiplication: without the instruction, which not
- * every x86-64 has, the compiler calls a function that is slower. */
+ * every x86-64 has, the compiler calls a function that is slower. Often there is one bit, or none.
+ */
 static inline unsigned hak_popcount64(uint64_t x)
 {
+    if ((x & (x - 1)) == 0)
+        return x != 0;
     x -= x >> 1 & 0x5555555555555555u;
     x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
     x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;

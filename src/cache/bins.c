@@ -177,6 +177,10 @@ static void bins_rest_locked(struct hak_heap *heap)
     }
 }
 
+/* A heap collects when it finds no room in its slabs, and after so many refills: the more waits in
+ * its inbox, the less each block costs. */
+#define COLLECT_REFILLS 16u
+
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
@@ -197,7 +201,7 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
     ch->overflowed = false;
-    if (hak_load_relaxed(&heap->inbox) != NULL)
+    if (hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0)
         hak_heap_collect_locked(heap);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))
         bins_rest_locked(heap);

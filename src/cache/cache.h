@@ -203,17 +203,29 @@ static inline uintptr_t hak_outbox_place(unsigned cls, const void *p, uint64_t i
     return ((uintptr_t)p & ~(uintptr_t)hak_class(cls)->offset_mask) + index / 64;
 }
 
-/* hak_cache_free_remote where the block joins a group that waits already. False: nothing was done.
- */
-static inline bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls, const void *p)
+/* Sends what waits in a group, and lets the block that is `blocks` begin it anew. */
+void hak_cache_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
+                               uint64_t blocks);
+
+/* hak_cache_free_remote where the block joins a group that waits already, or begins one, by
+ * `displace`: hak_cache_displace_remote, or what does more. False: nothing was done. */
+HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls, const void *p,
+                                                 __typeof__(hak_cache_displace_remote) *displace)
 {
     const struct hak_class *c = hak_class(cls);
     uint64_t index = hak_block_index(c, (uintptr_t)p & c->offset_mask);
     struct hak_outbox_group *g = hak_outbox_group_of(heap, p);
+    uintptr_t place = hak_outbox_place(cls, p, index);
     uint64_t bit = 1ull << (index % 64);
     uint32_t bytes = heap->outbox_bytes + c->size_bytes;
-    if (HAK_UNLIKELY(index >= c->blocks || g->place != hak_outbox_place(cls, p, index) ||
-                     (g->blocks & bit) || bytes >= HAK_OUTBOX_MAX_BYTES))
+    if (HAK_UNLIKELY(index >= c->blocks || bytes >= HAK_OUTBOX_MAX_BYTES))
+        return false;
+    if (HAK_UNLIKELY(g->place != place)) {
+        heap->outbox_bytes = bytes;
+        displace(heap, g, place, bit);
+        return true;
+    }
+    if (HAK_UNLIKELY(g->blocks & bit))
         return false;
     g->blocks |= bit;
     heap->outbox_bytes = bytes;

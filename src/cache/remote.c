@@ -118,9 +118,10 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-/* An owner that runs collects long before this many slabs wait for it. This one sleeps, or only
- * frees: whoever frees the next of its blocks does it instead. */
-#define INBOX_MOST_SLABS 16u
+/* Most owners that run collect before this many slabs wait for them. This one sleeps, or only
+ * frees: whoever frees the next of its blocks does it instead. With 16, threads that free blocks of
+ * each other's at random collected for each other all the time. */
+#define INBOX_MOST_SLABS 64u
 
 static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
 {
@@ -131,7 +132,8 @@ static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
         hak_count_owner(&heap->stats.collected_for_others, 1u);
 }
 
-static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g)
+static void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g,
+                        struct hak_outbox_group next)
 {
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): only the number of its slot is wanted */
     struct hak_slab *s = hak_slab_record(hak_slot_of((void *)g->place));
@@ -139,7 +141,7 @@ static HAK_NOINLINE void outbox_send(struct hak_heap *heap, struct hak_outbox_gr
     hak_count_owner(&heap->stats.remote_frees, hak_popcount64(g->blocks));
     hak_count_owner(&heap->stats.remote_sends, 1u);
     bool first = hak_slab_free_remote_any(s, word, g->blocks);
-    *g = (struct hak_outbox_group){0};
+    *g = next;
     if (!first)
         return;
     hak_inbox_push_any(s);
@@ -150,13 +152,23 @@ void hak_outbox_flush(struct hak_heap *heap)
 {
     for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++)
         if (heap->outbox[i].place != 0)
-            outbox_send(heap, &heap->outbox[i]);
+            outbox_send(heap, &heap->outbox[i], (struct hak_outbox_group){0});
     heap->outbox_bytes = 0;
     hak_cache_collect_orphans();
     hak_cache_tick_any();
 }
 
-/* The group is another's, or it is time to send everything, or something is wrong with p. */
+void hak_cache_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
+                               uint64_t blocks)
+{
+    const struct hak_outbox_group next = {place, blocks};
+    if (g->place != 0)
+        outbox_send(heap, g, next);
+    else
+        *g = next;
+}
+
+/* It is time to send everything, or something is wrong with p. */
 void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
 {
     unsigned index = hak_block_checked_index(cls, p);
@@ -165,10 +177,10 @@ void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
     uint64_t bit = 1ull << (index % 64);
     if (g->place == place && (g->blocks & bit))
         hak_misuse(HAK_DOUBLE_FREE, p, cls);
-    if (g->place != 0 && g->place != place)
-        outbox_send(heap, g);
-    g->place = place;
-    g->blocks |= bit;
+    if (g->place == place)
+        g->blocks |= bit;
+    else
+        hak_cache_displace_remote(heap, g, place, bit);
     heap->outbox_bytes += hak_class(cls)->size_bytes;
     if (heap->outbox_bytes >= HAK_OUTBOX_MAX_BYTES)
         hak_outbox_flush(heap);

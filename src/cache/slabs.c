@@ -167,6 +167,10 @@ static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsign
 static struct hak_slab *slabs_try_find_locked(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *s = hak_heap_pick_locked(heap, cls);
+    if (s == NULL && hak_load_relaxed(&heap->inbox) != NULL) {
+        hak_heap_collect_locked(heap);
+        s = hak_heap_pick_locked(heap, cls);
+    }
     if (s == NULL)
         s = slabs_try_adopt_locked(heap, cls);
     return s != NULL ? s : slabs_try_take_over_locked(heap, cls);

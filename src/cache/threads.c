@@ -19,7 +19,7 @@ static void *no_blocks[1];
 /* The kinds that malloc finds for a thread without a heap: 0 for tiny sizes, as its own table of
  * those is empty, and what the table of all threads names for the others. (Each bin more is two
  * relocations when the library is loaded.) */
-#define BINS_CLOSED {[0] = BIN_CLOSED, [HAK_METERED_CLASSES ... HAK_CLASSES] = BIN_CLOSED}
+#define BINS_CLOSED {[0] = BIN_CLOSED, [HAK_METERED_CLASSES... HAK_CLASSES] = BIN_CLOSED}
 
 /* Tags that no heap has. */
 struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};

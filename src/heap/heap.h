@@ -67,6 +67,26 @@ void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero);
 /* False: p is not a block of ours (it may be freed already, or never have been one); nothing was
  * done. */
 bool hak_heap_free_slow(void *p);
+
+/* hak_cache_displace_remote, and now and then the tick. */
+void hak_heap_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
+                              uint64_t blocks);
+
+/* Frees a block of another thread's slab that can wait with others. False: anything else (NULL
+ * included), nothing was done. */
+HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(void *p)
+{
+    struct hak_front *front = hak_self;
+    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
+    if (HAK_UNLIKELY(slot >= front->slots))
+        return false;
+    uint32_t entry = hak_load_relaxed(&front->map[slot]);
+    uint32_t kind = entry & HAK_KIND_MASK;
+    if (HAK_UNLIKELY(entry == 0 || kind >= HAK_KIND_CLASSES || (entry ^ front->tag) == kind))
+        return false;
+    return hak_cache_try_free_remote(hak_heap_of_front(front), kind / 2, p,
+                                     hak_heap_displace_remote);
+}
 void *hak_heap_calloc(size_t bytes);
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site);
 /* A large or huge block. *zero says that it reads as zero. */

@@ -39,12 +39,27 @@ static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
 }
 
 /* Threads that only free blocks of others come by here. */
+static void route_tick_of_sends(struct hak_heap *heap, uint64_t sends_before)
+{
+    if (HAK_UNLIKELY((hak_load_relaxed(&heap->stats.remote_sends) ^ sends_before) >=
+                     HAK_TICK_CALLS))
+        hak_heap_tick_any();
+}
+
 static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
 {
     uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
     hak_cache_free_remote(heap, cls, p);
-    if ((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= HAK_TICK_CALLS)
-        hak_heap_tick_any();
+    route_tick_of_sends(heap, sends);
+}
+
+HAK_NOINLINE void hak_heap_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g,
+                                           uintptr_t place, uint64_t blocks)
+{
+    hak_heap_notice_fork();
+    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
+    hak_cache_displace_remote(heap, g, place, blocks);
+    route_tick_of_sends(heap, sends);
 }
 
 /* What somebody asked for, and where from. */
@@ -236,8 +251,7 @@ static bool route_free_large(void *p, uint32_t entry)
     return true;
 }
 
-/* What is not in a row of blocks of one other thread. */
-static HAK_NOINLINE bool route_free(void *p)
+bool hak_heap_free_slow(void *p)
 {
     uint32_t entry = hak_map_lookup(p);
     uint32_t kind = entry & HAK_KIND_MASK;
@@ -254,21 +268,6 @@ static HAK_NOINLINE bool route_free(void *p)
     else
         route_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;
-}
-
-bool hak_heap_free_slow(void *p)
-{
-    struct hak_front *front = hak_self;
-    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
-    if (HAK_LIKELY(slot < front->slots)) {
-        uint32_t entry = hak_load_relaxed(&front->map[slot]);
-        uint32_t kind = entry & HAK_KIND_MASK;
-        if (HAK_LIKELY(entry != 0) && HAK_LIKELY(kind < HAK_KIND_CLASSES) &&
-            (entry ^ front->tag) != kind &&
-            hak_cache_try_free_remote(hak_heap_of_front(front), kind / 2, p))
-            return true;
-    }
-    return route_free(p);
 }
 
 size_t hak_heap_usable_bytes(const void *p)

@@ -100,7 +100,7 @@ void blocks_free(struct hak_heap *heap, void *p)
     if (heap == NULL) {
         hak_cache_shared_free(kind / 2, p);
     } else if ((entry ^ heap->front.tag) != kind) {
-        if (!hak_cache_try_free_remote(heap, kind / 2, p))
+        if (!hak_cache_try_free_remote(heap, kind / 2, p, hak_cache_displace_remote))
             hak_cache_free_remote(heap, kind / 2, p);
     } else if (!hak_cache_push(&heap->front, kind, p)) {
         hak_cache_overflow(heap, kind / 2, p);

@@ -36,6 +36,7 @@ static void freers_run(unsigned who)
         void *q = blocks_allocate(heap, BIG);
         blocks_free(heap, p);
         blocks_free(heap, q);
+        hak_cache_flush(heap); /* collects again */
         return;
     }
     for (unsigned i = 0; i < 2; i++) {
