@@ -81,7 +81,8 @@ if(TARGET hak_api)
         set(operators_strong "$<TARGET_OBJECTS:hak_operators_strong>")
     endif()
     hakmem_shared_library(hakmem_shared hakmem
-        "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak})
+        "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak}
+        "$<TARGET_OBJECTS:hak_deepbind>")
     hakmem_static_library(hakmem_static hakmem OBJECTS ${objects} EXTRA ${operators_strong})
     # A program whose own objects never name malloc still gets the archive's.
     # Programs linked with -static have no unwind table unless the linker is told: for the heap profile.
@@ -93,7 +94,7 @@ if(TARGET hak_api)
     hakmem_shared_library(hakmem_hardened_shared hakmem-hardened
         "${PROJECT_SOURCE_DIR}/cmake/hakmem.map"
         "$<TARGET_OBJECTS:hak_hardened>" "$<TARGET_OBJECTS:hak_api_hardened>"
-        "$<TARGET_OBJECTS:hak_operators_hardened>")
+        "$<TARGET_OBJECTS:hak_operators_hardened>" "$<TARGET_OBJECTS:hak_deepbind>")
     add_library(hakmem::hardened ALIAS hakmem_hardened_shared)
     set_target_properties(hakmem_hardened_shared PROPERTIES EXPORT_NAME hardened)
 elseif(NOT HAKMEM_SANITIZED)
