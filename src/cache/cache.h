@@ -128,6 +128,7 @@ struct hak_heap {
     _Atomic(uint32_t) inbox_slabs;    /* in it, about: tells others when to collect */
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
+    struct hak_heap *looked_at;       /* the last in which a slab to take over was looked for */
     _Atomic(uintptr_t) thread;        /* whose it is, hak_os_this_thread(); 0: nobody's */
     bool dead;                        /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */

@@ -30,6 +30,8 @@ int hak_os_unmap(void *at, size_t bytes);
 int hak_os_purge(void *at, size_t bytes);
 /* Asks for huge pages (2 MiB) where the range covers them; a hint, refused silently. */
 void hak_os_advise_huge_pages(void *at, size_t bytes);
+/* Asks for no huge pages here any more: the system would put together what was given back. */
+void hak_os_advise_small_pages(void *at, size_t bytes);
 /* Touches all pages for writing at once, as far as the kernel knows how (Linux 5.14). */
 void hak_os_populate(void *at, size_t bytes);
 /* True if the page at this address is in memory. */

@@ -9,6 +9,9 @@
 #define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
 _Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES,
                "the meta is just these areas");
+/* Any thread may look at a record at any time, and a late visitor sets its flag; the bits are
+ * changed only while a block of the slab lives, and are cleared before the first one does. */
+_Static_assert(BITS_SMALL_AT == HAK_META_KEPT_BYTES, "records live for ever, bits need not");
 
 /* Finds the places of a slab's bits; free and remote bits on cache lines of their own. */
 static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)

@@ -26,13 +26,14 @@
 #define HAK_SLOTS 32 /* slots in a superslab */
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
+#define HAK_META_KEPT_BYTES HAK_PAGE_BYTES /* of these: see hak_space_try_forget_meta */
 /* Hardened build: a word for each place in the window where a block may begin. */
 #define HAK_WORD_SHIFT 4
 #define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
 
-/* What a layer above knows of a large or huge block; in its record. Zero when the block is new. */
+/* What is known of a large or huge block beside its place; in its record. */
 struct hak_note {
-    size_t bytes; /* hardened build: that were asked for; else: of a sample of the heap profile */
+    size_t bytes; /* that were asked for */
     union {
         uint32_t front_bytes; /* hardened build: where in the range the block begins */
         uint32_t small_bytes; /* else: of a sampled block of a size class; 0: it is a large one */
@@ -85,6 +86,9 @@ bool hak_space_try_take_at(size_t first, size_t count);
 void hak_space_give(size_t first, size_t count);
 /* Makes the meta of superslabs below `limit` usable. Returns 0 or an errno. */
 int hak_space_need_meta(size_t limit);
+/* Nobody needs the meta of a superslab, which has some: gives its pages back, but for the first,
+ * which stays what it is for ever. The others read as zero from then on. False: refused. */
+bool hak_space_try_forget_meta(size_t superslab);
 
 /* For walks: superslabs from 0 to below this number may have been taken at some time. */
 size_t hak_space_high_water(void);

@@ -32,6 +32,7 @@ struct hak_site {
     _Atomic(uint32_t) large_blocks; /* beyond HAK_SMALL_MAX: all of them, and their sizes */
     _Atomic(uint64_t) large_kib;
     _Atomic(uint64_t) life_kib; /* sum over the samples that ended */
+    _Atomic(uint32_t) told;     /* of its evidence: is in a file already */
 };
 _Static_assert(sizeof(struct hak_site) <= HAK_CACHE_LINE, "one line each");
 
@@ -56,6 +57,19 @@ static inline unsigned hak_site_group(uintptr_t address)
 }
 
 /* --- learning: lifetimes.c --- */
+
+/* Blocks whose ends will be seen. The record of the large block that one is (large_sample) has its
+ * place here + 1. */
+#define HAK_LIFETIME_SAMPLES 64u
+struct hak_lifetimes {
+    struct {
+        _Atomic(uint32_t) site; /* place in the table + 1; 0: free */
+        _Atomic(uint32_t) born_kib;
+    } samples[HAK_LIFETIME_SAMPLES];
+    _Atomic(uint32_t) live, taken;
+    _Atomic(uint32_t) clock_kib; /* modulo 4 TiB */
+};
+extern HAK_HIDDEN struct hak_lifetimes hak_lifetimes;
 
 /* From now on lifetimes are sampled, or no longer. What was learned stays. */
 void hak_sites_learn(bool on);
@@ -100,6 +114,8 @@ unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most);
 /* The rules of a file and what this run's samples say, in the same list: a site that was seen often
  * enough is as this run saw it, the others stay. Returns the new length. Not under a lock. */
 unsigned hak_sites_merge(struct hak_site_rule *list, unsigned length, unsigned most);
+/* What hak_sites_merge said last has been written: the next one adds only what came after. */
+void hak_sites_told(void);
 
 /* The group for blocks that live so long where blocks live `usual` on average; both are logarithms
  * in sixteenths of a doubling. Pure. */
