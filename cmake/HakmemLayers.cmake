@@ -7,6 +7,7 @@
 #   hak_api_prefixed      HAK_INTERPOSE=0: hakmem_malloc and so on only; hak_api_lib is made of this one
 #   hak_operators_weak    operators.cc for the shared library: does not need libstdc++
 #   hak_operators_strong  operators.cc for the static library
+#   hak_deepbind          for the shared libraries that replace malloc
 # The hardened library is compiled of the same sources with HAK_HARDENED=1, and of src/hard and a few more:
 #   hak_hardened          all layers below api
 #   hak_api_hardened, hak_api_hardened_prefixed, hak_operators_hardened  as above; the prefixed one is for tests
@@ -18,6 +19,8 @@ set(HAKMEM_LAYERS base os space slab pool large cache telemetry policy heap hard
 # Sources of the hardened library only.
 set(HAKMEM_HARDENED_SOURCES os/guard_linux.c os/random.c api/operators_hardened.c)
 list(TRANSFORM HAKMEM_HARDENED_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/src/")
+# Of the two shared libraries that replace malloc only: takes the place of a function of the loader.
+set(HAKMEM_SHARED_ONLY_SOURCES "${PROJECT_SOURCE_DIR}/src/api/deepbind.c")
 
 function(hakmem_object_library target)
     cmake_parse_arguments(arg "" "" "SOURCES;DEFINITIONS" ${ARGN})
@@ -36,6 +39,7 @@ set(below)
 foreach(layer IN LISTS HAKMEM_LAYERS)
     file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
     if(layer STREQUAL "api")
+        list(REMOVE_ITEM sources ${HAKMEM_SHARED_ONLY_SOURCES})
         set(api_sources ${sources})
     else()
         list(APPEND hardened_sources ${sources})
@@ -88,6 +92,13 @@ if(NOT HAKMEM_SANITIZED)
     hakmem_object_library(hak_api_hardened
         SOURCES ${api_sources} DEFINITIONS HAK_HARDENED=1 HAK_INTERPOSE=1)
     target_compile_options(hak_api_hardened PRIVATE ${HAKMEM_API_FLAGS})
+endif()
+
+if(NOT HAKMEM_SANITIZED)
+    hakmem_object_library(hak_deepbind
+        SOURCES ${HAKMEM_SHARED_ONLY_SOURCES} DEFINITIONS HAK_INTERPOSE=1)
+    # Its call of the loader has to be a tail call in the debug build too.
+    target_compile_options(hak_deepbind PRIVATE ${HAKMEM_API_FLAGS} -foptimize-sibling-calls)
 endif()
 
 set(hakmem_operators "${PROJECT_SOURCE_DIR}/src/api/operators.cc")

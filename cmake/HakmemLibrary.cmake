@@ -81,7 +81,8 @@ if(TARGET hak_api)
         set(operators_strong "$<TARGET_OBJECTS:hak_operators_strong>")
     endif()
     hakmem_shared_library(hakmem_shared hakmem
-        "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak})
+        "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak}
+        "$<TARGET_OBJECTS:hak_deepbind>")
     set(layout "${PROJECT_SOURCE_DIR}/cmake/layout.ld")
     target_link_options(hakmem_shared PRIVATE "LINKER:-T,${layout}")
     set_property(TARGET hakmem_shared APPEND PROPERTY LINK_DEPENDS "${layout}")
@@ -96,7 +97,7 @@ if(TARGET hak_api)
     hakmem_shared_library(hakmem_hardened_shared hakmem-hardened
         "${PROJECT_SOURCE_DIR}/cmake/hakmem.map"
         "$<TARGET_OBJECTS:hak_hardened>" "$<TARGET_OBJECTS:hak_api_hardened>"
-        "$<TARGET_OBJECTS:hak_operators_hardened>")
+        "$<TARGET_OBJECTS:hak_operators_hardened>" "$<TARGET_OBJECTS:hak_deepbind>")
     add_library(hakmem::hardened ALIAS hakmem_hardened_shared)
     set_target_properties(hakmem_hardened_shared PROPERTIES EXPORT_NAME hardened)
 elseif(NOT HAKMEM_SANITIZED)

@@ -69,6 +69,8 @@ void hak_foreign_free(void *p);
 /* Ends the process: `what` ("invalid free of "), the address, and why it is no block. */
 _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
+/* Where libc's free is, when it is no longer found by its name. 0: it still is. */
+void hak_foreign_keep_free(uintptr_t address);
 
 void hak_snapshot_take(struct hak_snapshot *out);
 /* As hakmem_ctl, which asks one after the other; ENOENT: not one of these names. */

@@ -11,6 +11,12 @@
 extern void *dlsym(void *, const char *) __attribute__((weak));
 
 static const char *foreign_first_break;
+static _Atomic(uintptr_t) foreign_free;
+
+void hak_foreign_keep_free(uintptr_t address)
+{
+    hak_store_relaxed(&foreign_free, address);
+}
 
 void hak_foreign_start(void)
 {
@@ -28,9 +34,13 @@ static bool foreign_is_on_the_break(const void *p)
 /* The next free() in the order of the libraries. */
 static void (*foreign_next_free(void))(void *)
 {
+    uintptr_t kept = hak_load_relaxed(&foreign_free);
+    void (*next)(void *);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a function's address */
+    if (kept != 0)
+        return (void (*)(void *))kept;
     if (dlsym == NULL)
         return NULL;
-    void (*next)(void *);
     *(void **)(&next) =
         dlsym(RTLD_NEXT, "free"); /* how POSIX says to turn an object pointer into a function's */
     return next;

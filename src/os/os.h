@@ -96,6 +96,17 @@ struct hak_os_module {
 /* False: no loaded file has this address. Takes a lock of the loader's: the caller holds none that
  * the loader could wait for. */
 bool hak_os_find_module(uintptr_t address, struct hak_os_module *out);
+
+/* A function of a loaded library, and where it is to be found from now on. */
+struct hak_os_redirect {
+    const char *name;
+    uintptr_t to;
+    uintptr_t from; /* where it was; 0 until it is changed, or if there is none */
+};
+/* Whoever looks for these functions in the library that `in` is an address of finds the others. One
+ * caller at a time. False: the system refuses, or the library is made in an unknown way; some may
+ * be changed. */
+bool hak_os_redirect(uintptr_t in, struct hak_os_redirect *functions, unsigned count);
 /* --- files: for what the program has asked to be written --- */
 
 /* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only.

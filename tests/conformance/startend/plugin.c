@@ -6,6 +6,7 @@
 
 void *plugin_take(size_t size);
 void plugin_give(void *p);
+void *plugin_resize(void *p, size_t size);
 
 static void *at_load;
 static __thread char thread_data[200];
@@ -36,4 +37,9 @@ void *plugin_take(size_t size)
 void plugin_give(void *p)
 {
     my_free(p);
+}
+
+void *plugin_resize(void *p, size_t size)
+{
+    return my_realloc(p, size);
 }

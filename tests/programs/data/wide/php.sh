@@ -14,5 +14,5 @@ echo "tree ", (new Node(13))->count(), "\n";
 echo "replaced ", strlen(preg_replace('/(\d)7/', '<$1>', implode(" ", range(1, 50000)))), "\n";
 echo "packed ", strlen(gzcompress($json)) > 1000, "\n";
 P
-php -n work.php
-USE_ZEND_ALLOC=0 php -n work.php
+php work.php
+USE_ZEND_ALLOC=0 php work.php
