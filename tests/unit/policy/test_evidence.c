@@ -56,6 +56,10 @@ static void an_arm_is_chosen_when_it_is_better_by_more_than_chance(void **state)
     assert_int_equal(chosen(10, HAK_PPM, 900000, 0),
                      2); /* ten per cent of the memory is 5% of it */
     assert_int_equal(chosen(10, 900000, 1300000, 0), 0); /* ten per cent of time is not worth 30% */
+    assert_int_equal(chosen(10, 1040000, 800000, 0), 2);
+    assert_int_equal(chosen(10, 1340000, 500000, 0), 0); /* a third more time for half the memory */
+    assert_int_equal(chosen(10, 800000, 1250000, 0), 0);
+    assert_int_equal(chosen(10, 400000, 1350000, 0), 2);
     assert_int_equal(chosen(4, 950000, HAK_PPM, 200000), 0);
     assert_int_equal(chosen(400, 950000, HAK_PPM, 200000), 2); /* but with more runs it is known */
 }
