@@ -64,6 +64,7 @@ class Arm:
         mean_square = self.squares // self.plays
         variance = max(mean_square - (mean // 100) ** 2, 0)
         return max(mean - 200 * isqrt(variance // (self.plays - 1)), 0)
+
     def loss(self) -> int:
         """What time and memory are more than the defaults', on average: it counts twice."""
         time, memory = (max(total // self.plays - PPM, 0) for total in (self.time, self.memory))
