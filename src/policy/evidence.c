@@ -78,7 +78,7 @@ uint64_t hak_arm_loss(const struct hak_arm_evidence *arm)
     return evidence_more(arm->time, arm->plays) + evidence_more(arm->memory, arm->plays) / 2;
 }
 
-unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob)
+unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob, uint64_t *worth)
 {
     unsigned best = 0;
     uint64_t best_reward = HAK_CHOOSE_REWARD - 1;
@@ -93,5 +93,6 @@ unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob)
             best_reward = reward;
         }
     }
+    *worth = best == 0 ? 0 : best_reward;
     return best;
 }

@@ -96,14 +96,20 @@ class Policy:
     sites: dict[str, Site] = field(default_factory=dict)
     """Rules for call sites, by build id and offset."""
 
+    def best(self) -> tuple[str, str]:
+        """The arm that a frozen run uses, the best of all by more than chance; ("", ""): none."""
+        found, most = ("", ""), CHOOSE_REWARD - 1
+        for knob, names in KNOBS.items():
+            for name in names[1:]:
+                arm = self.arms.get((knob, name), Arm())
+                if arm.plays >= CHOOSE_PLAYS and arm.worth() > most:
+                    found, most = (knob, name), arm.worth()
+        return found
+
     def chosen(self, knob: str) -> str:
-        """The arm that a frozen run uses: the best by more than chance, else the default."""
-        best, best_reward = KNOBS[knob][0], CHOOSE_REWARD - 1
-        for name in KNOBS[knob][1:]:
-            arm = self.arms.get((knob, name), Arm())
-            if arm.plays >= CHOOSE_PLAYS and arm.worth() > best_reward:
-                best, best_reward = name, arm.worth()
-        return best
+        """The arm of a knob that a frozen run uses."""
+        best = self.best()
+        return best[1] if best[0] == knob else KNOBS[knob][0]
 
 
 def number(word: str) -> int:
