@@ -63,7 +63,7 @@ class Examples:
                                 env=self.environment | {"LD_PRELOAD": str(self.library)} | env)
 
     def stat(self) -> tuple[str, dict]:
-        process = self.running(WORK)
+        process = self.running(WORK, HAKMEM_PROF="1", HAKMEM_PROF_FILE="/dev/null")
         process.stdout.readline()
         text = self.hakmem("stat", str(process.pid))
         stat = json.loads(self.hakmem("stat", "--superslabs", str(process.pid)))

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * The hakmem command: `hakmem ask`: writes a word into the root of another process, which the next
- * slow path there takes and does. The only place where the command writes into a process. */
+ * slow path there takes and does. The only place where the command writes into a process.
+ *
+ * A process that frees and allocates the same few sizes in turn may never come to a slow path. So
+ * if it does not answer, the tables that its fast paths look up are closed for all sizes, as the
+ * process itself closes them for sizes that it watches: single bytes, which any thread of it may
+ * change at any moment, under its owner's hands too. The next allocation of any thread then comes
+ * by, takes the word, and opens them all. The word is written once more behind that, so that
+ * somebody does in any case. */
 #include "samples.h"
 
 #include "image.h"
@@ -9,8 +16,9 @@
 #include "telemetry/prof.h"
 #include "util.h"
 
-#include <errno.h>
+#include <ctype.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,23 +26,27 @@
 #include <unistd.h>
 
 #define WAIT_SECONDS 3u
+#define WAIT_MOST_SECONDS 86400u
 #define LOOKS_A_SECOND 50u
+#define LOOKS_BEFORE_CLOSING 15u
 
 void hak_ask_help(void)
 {
-    (void)fputs("Usage: hakmem ask PID prof start [BYTES] | stop | dump\n"
-                "       hakmem ask PID policy write\n"
-                "Ask a process to begin or to end sampling its heap, or to write its profile to\n"
-                "its own HAKMEM_PROF_FILE; or to add what it has learned so far to the file that\n"
-                "its HAKMEM_POLICY=learn:FILE names. It does so when it next allocates and a\n"
-                "thread's own free blocks do not suffice: a process that allocates nothing does\n"
-                "nothing.\n"
-                "\n"
-                "  --help  print this and exit\n"
-                "\n"
-                "Exit status: 0 the process has taken the request; 1 it cannot be asked, or has\n"
-                "not taken it within three seconds (it may yet); 2 the arguments are wrong.\n",
-                stdout);
+    (void)fputs(
+        "Usage: hakmem ask [--wait=SECONDS] PID prof start [BYTES] | stop | dump\n"
+        "       hakmem ask [--wait=SECONDS] PID policy write\n"
+        "Ask a process to begin or to end sampling its heap, or to write its profile to\n"
+        "its own HAKMEM_PROF_FILE; or to add what it has learned so far to the file that\n"
+        "its HAKMEM_POLICY=learn:FILE names. It does so when it next allocates (for policy\n"
+        "write: and a thread's own free blocks do not suffice): a process that allocates\n"
+        "nothing does nothing.\n"
+        "\n"
+        "  --wait=SECONDS  for its answer: 3\n"
+        "  --help          print this and exit\n"
+        "\n"
+        "Exit status: 0 the process has taken the request; 1 it cannot be asked, or has\n"
+        "not taken it in time (it does when it next allocates); 2 the arguments are wrong.\n",
+        stdout);
 }
 
 struct request {
@@ -67,61 +79,115 @@ static struct request ask_read(int argc, char **argv)
             "ask: what? For example: hakmem ask 1234 prof start; hakmem ask 1234 policy write");
 }
 
-static bool ask_write(pid_t pid, uint64_t at, uint64_t word)
+static bool ask_write(pid_t pid, uint64_t at, void *bytes, size_t count)
 {
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address over there */
-    struct iovec there = {(void *)(uintptr_t)at, sizeof word};
-    struct iovec here = {&word, sizeof word};
-    if (process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof word)
+    struct iovec there = {(void *)(uintptr_t)at, count};
+    struct iovec here = {bytes, count};
+    if (process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)count)
         return true;
     char *path = hak_format("/proc/%d/mem", (int)pid);
     int file = open(path, O_WRONLY | O_CLOEXEC);
-    bool written = file >= 0 && pwrite(file, &word, sizeof word, (off_t)at) == (ssize_t)sizeof word;
+    bool written = file >= 0 && pwrite(file, bytes, count, (off_t)at) == (ssize_t)count;
     if (file >= 0)
         (void)close(file);
     free(path);
     return written;
 }
 
-/* True when the process has taken the word. */
-static bool ask_wait(struct hak_remote *r, uint64_t at)
+/* All sizes look empty to the fast paths of all threads. What cannot be written stays as it is. */
+static void ask_close_fast_paths(struct hak_remote *r, const struct hak_image *image)
 {
-    uint64_t word = 1;
-    for (unsigned i = 0; i < WAIT_SECONDS * LOOKS_A_SECOND; i++) {
-        if (!hak_remote_read(r, at, &word, sizeof word) || word == 0)
-            return word == 0;
-        (void)usleep(1000000 / LOOKS_A_SECOND);
+    uint64_t all[2] = {UINT64_MAX, UINT64_MAX};
+    uint8_t closed[sizeof(struct hak_class_tables)];
+    memset(closed, HAK_KIND_CLOSED, sizeof closed);
+    uint64_t tables = (uint64_t)(uintptr_t)image->root.at[HAK_ROOT_TABLES];
+    (void)ask_write(r->pid, tables + offsetof(struct hak_class_tables, closed), all, sizeof all);
+    (void)ask_write(r->pid, tables + offsetof(struct hak_class_tables, small_kind), closed,
+                    sizeof hak_tables.small_kind);
+    uint64_t heap = (uint64_t)(uintptr_t)hak_load_relaxed(&image->registry.all);
+    for (uint32_t i = 0; heap != 0 && i <= image->registry.last_tag; i++) {
+        (void)ask_write(r->pid, heap + offsetof(struct hak_heap, front.tiny_kind), closed,
+                        HAK_TINY_KINDS);
+        if (!hak_remote_read(r, heap + offsetof(struct hak_heap, next_heap), &heap, sizeof heap))
+            break;
     }
-    return false;
 }
 
-/* NULL, or why a process is not to be asked for what it has learned. */
-static const char *ask_learns(struct hak_remote *r, const struct hak_root *root)
+/* Why the process does not do it; NULL: it does. */
+static const char *ask(struct hak_remote *r, struct hak_image *image, struct request request,
+                       unsigned seconds)
+{
+    uint64_t word = request.word;
+    uint64_t at = image->root_at + offsetof(struct hak_root, requests) + request.what * sizeof word;
+    if (!ask_write(r->pid, at, &word, sizeof word))
+        return "its memory cannot be written";
+    for (unsigned i = 0; i < seconds * LOOKS_A_SECOND; i++) {
+        uint64_t left;
+        if (!hak_remote_read(r, at, &left, sizeof left))
+            return "it has ended";
+        if (left == 0)
+            return NULL;
+        /* who takes this request opens them again */
+        if (i == LOOKS_BEFORE_CLOSING && request.what == HAK_ROOT_ASK_PROFILE &&
+            hak_image_refresh(image)) {
+            ask_close_fast_paths(r, image);
+            (void)ask_write(r->pid, at, &word, sizeof word);
+        }
+        (void)usleep(1000000 / LOOKS_A_SECOND);
+    }
+    return "it has allocated nothing since; the request stays, and is done at its next allocation";
+}
+
+static char *ask_policy_refused(struct hak_remote *r, const struct hak_root *root)
 {
     enum hak_policy_mode mode = HAK_POLICY_FIXED;
     uint64_t at = (uintptr_t)root->at[HAK_ROOT_POLICY];
     if (at != 0 && root->sizes[HAK_ROOT_POLICY] == sizeof(struct hak_policy_state) &&
         !hak_remote_read(r, at + offsetof(struct hak_policy_state, mode), &mode, sizeof mode))
-        return "its memory cannot be read";
-    return mode >= HAK_POLICY_LEARN
-               ? NULL
-               : "it learns nothing: it was not started with HAKMEM_POLICY=learn:FILE";
+        return hak_format("its memory cannot be read");
+    if (mode < HAK_POLICY_LEARN)
+        return hak_format("it learns nothing: it was not started with HAKMEM_POLICY=learn:FILE");
+    return NULL;
 }
 
-static const char *ask(struct hak_remote *r, const struct hak_image *image,
-                       const struct request *request)
+static char *ask_prof_refused(struct hak_remote *r, const struct hak_image *image, uint64_t word)
 {
-    uint64_t at =
-        image->root_at + offsetof(struct hak_root, requests) + request->what * sizeof request->word;
-    const char *refused = request->what == HAK_ROOT_ASK_POLICY ? ask_learns(r, &image->root) : NULL;
-    if (refused != NULL)
-        return refused;
-    if (request->what == HAK_ROOT_ASK_PROFILE && (image->root.flags & HAK_ROOT_HARDENED))
-        return "it has the hardened library, which has no heap profile";
-    if (!ask_write(r->pid, at, request->word))
-        return "its memory cannot be written";
-    return ask_wait(r, at) ? NULL
-                           : "it has not taken the request yet: it does when it next allocates";
+    struct hak_prof prof;
+    uint64_t wanted = word >> HAK_PROF_ASK_SHIFT;
+    uint64_t what = word & ((1u << HAK_PROF_ASK_SHIFT) - 1);
+    uint64_t profile = (uint64_t)(uintptr_t)image->root.at[HAK_ROOT_SAMPLES];
+    if (image->root.flags & HAK_ROOT_HARDENED)
+        return hak_format("it has the hardened library, which has no heap profile");
+    if (!hak_remote_read(r, profile, &prof, sizeof prof))
+        return hak_format("its heap profile cannot be read");
+    uint64_t period = hak_load_relaxed(&prof.period_bytes);
+    if (what == HAK_PROF_ASK_START && wanted != 0 && period != 0 && period != wanted)
+        return hak_format("its first start has set one sample in %" PRIu64
+                          " bytes, which holds until it ends",
+                          period);
+    if (what == HAK_PROF_ASK_DUMP && period == 0)
+        return hak_format("it has never sampled its heap: hakmem ask PID prof start");
+    return NULL;
+}
+
+/* What the process would refuse without a word. */
+static char *ask_refused(struct hak_remote *r, const struct hak_image *image,
+                         struct request request)
+{
+    return request.what == HAK_ROOT_ASK_POLICY ? ask_policy_refused(r, &image->root)
+                                               : ask_prof_refused(r, image, request.word);
+}
+
+/* The seconds of "--wait=SECONDS". */
+static unsigned ask_seconds(const char *text)
+{
+    char *end;
+    unsigned long seconds = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end != '\0' || seconds > WAIT_MOST_SECONDS)
+        hak_die(HAK_EXIT_USAGE, "ask: --wait needs whole seconds from 0 to %u, not '%s'",
+                WAIT_MOST_SECONDS, text);
+    return (unsigned)seconds;
 }
 
 int hak_ask(int argc, char **argv)
@@ -129,9 +195,19 @@ int hak_ask(int argc, char **argv)
     struct hak_remote remote;
     struct hak_image image;
     struct hak_obstacle obstacle = {0};
+    unsigned seconds = WAIT_SECONDS;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         hak_ask_help();
         return EXIT_SUCCESS;
+    }
+    if (argc > 1 && hak_starts_with(argv[1], "--wait=")) {
+        seconds = ask_seconds(argv[1] + strlen("--wait="));
+        argc--;
+        argv++;
+    } else if (argc > 2 && strcmp(argv[1], "--wait") == 0) {
+        seconds = ask_seconds(argv[2]);
+        argc -= 2;
+        argv += 2;
     }
     pid_t pid = argc < 2 ? 0 : hak_parse_pid(argv[1]);
     if (pid == 0)
@@ -139,7 +215,11 @@ int hak_ask(int argc, char **argv)
     struct request request = ask_read(argc, argv);
     bool open =
         hak_remote_open(&remote, pid, &obstacle) && hak_image_open(&image, &remote, &obstacle);
-    const char *problem = open ? ask(&remote, &image, &request) : obstacle.problem;
+    if (open)
+        obstacle.problem = ask_refused(&remote, &image, request);
+    const char *problem = obstacle.problem;
+    if (open && problem == NULL)
+        problem = ask(&remote, &image, request, seconds);
     if (problem != NULL)
         hak_say("ask: %s: %s", argv[1], problem);
     if (!open && obstacle.hint != NULL)

@@ -86,12 +86,12 @@ _hakmem() {
         doctor) _hakmem_process '--json --all --root --help --' ;;
         explain) _hakmem_process '--json --help' files ;;
         samples) _hakmem_process '--help' files ;;
-        ask) _hakmem_process '--help' ;;
+        ask) _hakmem_process '--wait --help' ;;
         prof)
             if ((COMP_CWORD == 2)); then
                 _hakmem_offer "start stop dump top diff folded html pprof --help"
             else
-                _hakmem_process '--output --value --limit --period --help' files
+                _hakmem_process '--output --value --limit --period --wait --help' files
             fi
             ;;
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;

@@ -167,8 +167,10 @@ static void stat_print(struct stat_options *o, const struct hak_survey *survey)
     o->has_previous = true;
 }
 
-/* Reads and prints once. False: said why not. */
-static bool stat_once(struct stat_options *o)
+#define STAT_TRIES 3u
+
+/* Reads once, and prints what was found if it is whole or `last`. False: said why not. */
+static bool stat_try(struct stat_options *o, bool last, bool *printed)
 {
     struct hak_remote remote;
     struct hak_image image;
@@ -182,7 +184,9 @@ static bool stat_once(struct stat_options *o)
     }
     if (open && hak_image_open(&image, &remote, &obstacle)) {
         hak_survey_make(&survey, &image);
-        stat_print(o, &survey);
+        *printed = last || survey.complete;
+        if (*printed)
+            stat_print(o, &survey);
         hak_survey_free(&survey);
     }
     bool done = obstacle.problem == NULL;
@@ -193,6 +197,15 @@ static bool stat_once(struct stat_options *o)
     hak_obstacle_free(&obstacle);
     hak_remote_close(&remote);
     return done;
+}
+
+/* Reads and prints once. What changed too much while it was read is read again. */
+static bool stat_once(struct stat_options *o)
+{
+    bool printed = false;
+    for (unsigned left = o->core != NULL ? 1 : STAT_TRIES;; left--)
+        if (!stat_try(o, left == 1, &printed) || printed)
+            return printed;
 }
 
 static bool stat_watch(struct stat_options *o)

@@ -15,6 +15,8 @@ struct hak_stat_parts {
 };
 void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts parts);
 void hak_stat_json_failures(struct hak_json *j, const struct hak_image *image);
+/* stat_lifetimes.c */
+void hak_stat_json_lifetimes(struct hak_json *j, const struct hak_survey *survey);
 /* stat_samples.c */
 void hak_stat_json_samples(struct hak_json *j, const struct hak_survey *survey);
 /* stat_text.c: the waterfall for people. `previous_bytes` (an array of the lines' resident bytes,

@@ -48,10 +48,15 @@ static void stat_json_waterfall(struct hak_json *j, const struct hak_survey *sur
         hak_json_string(j, "label", hak_line_label(line));
         hak_json_number(j, "resident_bytes", survey->lines[line].resident_bytes);
         hak_json_number(j, "virtual_bytes", survey->lines[line].virtual_bytes);
-        hak_json_bool(j, "known", line != HAK_LINE_SLACK || survey->slack_known);
+        hak_json_bool(j, "known", line != HAK_LINE_SLACK || survey->slack_basis != HAK_SLACK_LARGE);
         hak_json_close(j, '{');
     }
     hak_json_close(j, '[');
+    static const char *const bases[] = {"large", "estimated", "exact"};
+    hak_json_open_line(j, "slack", '{');
+    hak_json_string(j, "basis", bases[survey->slack_basis]);
+    hak_json_number(j, "samples", survey->slack_samples);
+    hak_json_close(j, '{');
     hak_json_open_line(j, "not_ours", '{');
     hak_json_number(j, "files_bytes", survey->files_bytes);
     hak_json_number(j, "stacks_bytes", survey->stacks_bytes);
@@ -332,6 +337,7 @@ void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts 
     stat_json_locks(&j, survey);
     hak_stat_json_failures(&j, survey->image);
     stat_json_settings(&j, survey);
+    hak_stat_json_lifetimes(&j, survey);
     if (parts.superslabs)
         stat_json_superslabs(&j, survey);
     if (parts.samples)

@@ -58,6 +58,15 @@ static void metrics_process(const struct hak_survey *survey)
                          survey->lines[line].virtual_bytes);
 }
 
+static void metrics_slack(const struct hak_survey *survey)
+{
+    static const char *const bases[] = {"large", "estimated", "exact"};
+    metrics_family("hakmem_slack_samples", "gauge", NULL,
+                   "Blocks from which the line slack is estimated, where it is.");
+    metrics_labelled("hakmem_slack_samples", "basis", bases[survey->slack_basis],
+                     survey->slack_samples);
+}
+
 static void metrics_live(const struct hak_survey *survey)
 {
     const struct hak_snapshot *s = &survey->snapshot;
@@ -121,6 +130,7 @@ static void metrics_classes(const struct hak_survey *survey)
 void hak_stat_print_openmetrics(const struct hak_survey *survey)
 {
     metrics_process(survey);
+    metrics_slack(survey);
     metrics_live(survey);
     metrics_counters(survey);
     metrics_classes(survey);

@@ -97,6 +97,7 @@ static void sampled_block(struct hak_json *j, const struct sampled *p, uint64_t 
     hak_json_open_line(j, NULL, '{');
     hak_json_number(j, "address", address);
     hak_json_number(j, "bytes", s->bytes);
+    hak_json_number(j, "asked_bytes", s->asked_bytes);
     hak_json_number(j, "site", s->site);
     if (s->site < p->sites)
         sampled_frames(j, "stack", &p->site[s->site], p->stacks, p->words);

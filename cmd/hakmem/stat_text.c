@@ -7,6 +7,7 @@
 #include "util.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BAR_WIDTH 32
@@ -36,18 +37,18 @@ static void text_change(uint64_t now, uint64_t before)
 static void text_line(const struct hak_survey *survey, enum hak_line line, uint64_t from,
                       const uint64_t *previous_bytes)
 {
+    static const char *const signs[] = {">", "~", ""};
     char number[16];
     uint64_t bytes = survey->lines[line].resident_bytes;
-    if (line == HAK_LINE_SLACK && !survey->slack_known) {
-        (void)printf("  %-30s %10s\n", hak_line_label(line), "not known");
-        return;
-    }
     if (bytes == 0 && (line == HAK_LINE_HUGE_CACHE || line == HAK_LINE_IN_TRANSITION) &&
         previous_bytes == NULL)
         return;
     double share = survey->rss_bytes == 0 ? 0 : 100.0 * (double)bytes / (double)survey->rss_bytes;
-    (void)printf("  %-30s %10s %6.1f%%", hak_line_label(line), hak_bytes_text(number, bytes),
-                 share);
+    (void)hak_bytes_text(number, bytes);
+    char *shown =
+        hak_format("%s%s", line == HAK_LINE_SLACK ? signs[survey->slack_basis] : "", number);
+    (void)printf("  %-30s %10s %6.1f%%", hak_line_label(line), shown, share);
+    free(shown);
     text_bar(from, from + bytes, survey->rss_bytes);
     if (previous_bytes != NULL)
         text_change(bytes, previous_bytes[line]);
@@ -78,6 +79,15 @@ static void text_below(const struct hak_survey *survey)
                  " empty slots, of %s allowed\n",
                  text_threads(survey), s->pool.retired_now, s->pool.empty_slots_now,
                  hak_bytes_text(b, s->pool.budget_bytes));
+    if (survey->slack_basis == HAK_SLACK_ESTIMATED)
+        (void)printf("~ estimated from %" PRIu64 " sampled block%s; of large and huge ones exact\n",
+                     survey->slack_samples, survey->slack_samples == 1 ? "" : "s");
+    else if (survey->slack_basis == HAK_SLACK_LARGE)
+        (void)printf("> of large and huge blocks; of small ones it is not known without samples:\n"
+                     "  %s\n",
+                     survey->image->remote->is_core
+                         ? "HAKMEM_PROF=1 in the program's environment"
+                         : "'hakmem prof start PID', or HAKMEM_PROF=1 in its environment");
     if (survey->image->remote->swap_bytes != UINT64_MAX && survey->image->remote->swap_bytes != 0)
         (void)printf("%s are in swap, and in no line\n",
                      hak_bytes_text(c, survey->image->remote->swap_bytes));

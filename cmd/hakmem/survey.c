@@ -172,6 +172,7 @@ void hak_survey_make(struct hak_survey *survey, struct hak_image *image)
     *survey = (struct hak_survey){.image = image, .complete = true};
     if (image->started)
         hak_survey_walk(survey);
+    hak_survey_estimate_slack(survey);
     hak_survey_count_pages(survey);
     survey_name_threads(survey);
     survey_fill_snapshot(survey);

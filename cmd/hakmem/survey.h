@@ -40,18 +40,28 @@ enum hak_block_state {
 
 /* What the heap profile knows of a block. */
 struct hak_sample_seen {
-    uint64_t bytes;
+    uint64_t bytes, asked_bytes;
     uint32_t site; /* 0: it is no sample */
+};
+
+/* How the line HAK_LINE_SLACK is known. */
+enum hak_slack_basis {
+    HAK_SLACK_LARGE,     /* of large and huge blocks only: what is in slabs counts as live */
+    HAK_SLACK_ESTIMATED, /* in slabs from sampled blocks */
+    HAK_SLACK_EXACT
 };
 
 /* A slab or a large block. */
 struct hak_slab_seen {
     struct hak_sample_seen sample;
-    uint32_t colour_bytes; /* where in its first slot a large block begins */
+    uint32_t lifetime_sample; /* a block whose end the process waits for: its place + 1; 0: none */
+    uint32_t colour_bytes;    /* where in its first slot a large block begins */
     uint64_t first_slot;
     unsigned slots;
     unsigned cls;         /* HAK_CLASSES: a large block */
     uint32_t small_bytes; /* of a block of a size class that was sampled; 0: as long as its slots */
+    uint32_t front_bytes; /* of a large block: not asked for, before its first byte */
+    uint64_t asked_bytes; /* of a large block */
     unsigned heap;        /* index; UINT32_MAX: not known */
     unsigned carved;
     unsigned blocks[HAK_BLOCK_STATES];
@@ -80,7 +90,8 @@ struct hak_superslab_seen {
     enum hak_superslab_state state;
     bool quarantine, huge_pages;
     struct hak_sample_seen sample;
-    uint64_t released_ns; /* 0: never; UINT64_MAX - 1: kept before it was ever used */
+    uint64_t asked_bytes, front_bytes; /* of a huge block */
+    uint64_t released_ns;              /* 0: never; UINT64_MAX - 1: kept before it was ever used */
     uint64_t resident_bytes;
     uint8_t slot_state[HAK_SLOTS];
     uint8_t slot_label[HAK_SLOTS];
@@ -105,7 +116,9 @@ struct hak_class_seen {
 struct hak_survey {
     struct hak_image *image;
     struct hak_amount lines[HAK_LINE_COUNT];
-    bool slack_known;
+    enum hak_slack_basis slack_basis;
+    uint64_t slack_samples;            /* from which it was estimated */
+    uint32_t slack_parts[HAK_CLASSES]; /* of a live block on average, << HAK_SLACK_SHIFT */
     bool complete;
     uint64_t rss_bytes;                                                /* the sum of the lines */
     uint64_t files_bytes, stacks_bytes, shared_bytes, anonymous_bytes; /* of what is not ours */
@@ -130,5 +143,9 @@ const char *hak_line_label(enum hak_line line);
 
 /* survey_slabs.c: finds superslabs, slots and slabs, and what state each block is in. */
 void hak_survey_walk(struct hak_survey *survey);
+/* survey_slack.c: estimates from sampled blocks how much of a block was not asked for; what those
+ * blocks themselves have is known exactly. */
+#define HAK_SLACK_SHIFT 8
+void hak_survey_estimate_slack(struct hak_survey *survey);
 /* survey_pages.c: what of all that is in memory. */
 void hak_survey_count_pages(struct hak_survey *survey);

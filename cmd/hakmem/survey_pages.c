@@ -20,6 +20,7 @@ struct count {
     uint64_t base;
     uint64_t words; /* hardened: address of the word of the window's first byte; 0: none */
     uint32_t *word; /* of the slab that is looked at */
+    uint32_t slack_left[HAK_CLASSES]; /* of a byte, from the blocks before */
 };
 
 static uint64_t count_take(struct count *c, enum hak_line line, uint64_t from, uint64_t bytes)
@@ -30,9 +31,7 @@ static uint64_t count_take(struct count *c, enum hak_line line, uint64_t from, u
     return resident;
 }
 
-/* --- slabs --- */
-
-/* The bytes of [from, to) in pages of the mask, both counted from the beginning of the slab. */
+/* The bytes of [from, to) in pages of the mask, both counted from the mask's first page. */
 static uint64_t count_overlap(uint64_t mask, uint64_t from, uint64_t to)
 {
     uint64_t bytes = 0;
@@ -47,12 +46,52 @@ static uint64_t count_overlap(uint64_t mask, uint64_t from, uint64_t to)
     return bytes;
 }
 
+/* The bytes of [from, to) that are in memory and not counted yet. */
+static uint64_t count_seen(struct count *c, uint64_t from, uint64_t to)
+{
+    const uint64_t step = 64 * HAK_PAGE_BYTES;
+    uint64_t bytes = 0;
+    while (from < to) {
+        uint64_t first = hak_round_down(from, HAK_PAGE_BYTES);
+        uint64_t mask = hak_remote_resident_mask(c->remote, first, 64);
+        uint64_t end = hak_min(first + step, to);
+        bytes += count_overlap(mask, from - first, end - first);
+        from = end;
+    }
+    return bytes;
+}
+
+/* A live block that has the range [at, end) to itself, from `from` on; so much of it from `begin`
+ * on was asked for. Behind `block_end` the range is nobody's. Returns what is in memory. */
+struct alone {
+    uint64_t at, from, begin, asked, block_end, end;
+};
+
+static uint64_t count_alone(struct count *c, struct alone a)
+{
+    struct hak_amount *lines = c->survey->lines;
+    a.begin = hak_min(a.begin, a.block_end);
+    uint64_t asked_end = a.begin + hak_min(a.asked, a.block_end - a.begin);
+    uint64_t live = count_seen(c, a.begin, asked_end);
+    uint64_t slack = count_seen(c, a.from, a.begin) + count_seen(c, asked_end, a.block_end);
+    uint64_t resident = hak_remote_take(c->remote, a.at, a.end);
+    lines[HAK_LINE_LIVE].resident_bytes += live;
+    lines[HAK_LINE_LIVE].virtual_bytes += asked_end - a.begin;
+    lines[HAK_LINE_SLACK].resident_bytes += slack;
+    lines[HAK_LINE_SLACK].virtual_bytes += a.block_end - a.from - (asked_end - a.begin);
+    lines[HAK_LINE_FREE_IN_SLABS].resident_bytes += resident - live - slack;
+    lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += a.end - a.block_end + (a.from - a.at);
+    return resident;
+}
+
+/* --- slabs --- */
+
 static bool count_bit(const uint64_t *bits, unsigned block)
 {
     return bits[block / 64] >> (block % 64) & 1;
 }
 
-static enum hak_block_state count_state(const struct count *c, const struct hak_slab_seen *s,
+static enum hak_block_state count_state(struct count *c, const struct hak_slab_seen *s,
                                         unsigned block, uint64_t *asked_bytes)
 {
     const struct hak_class *k = hak_class(s->cls);
@@ -66,8 +105,12 @@ static enum hak_block_state count_state(const struct count *c, const struct hak_
         return HAK_BLOCK_WAITING;
     if (count_bit(s->bits + words, block))
         return HAK_BLOCK_BIN;
-    if (c->word == NULL)
+    if (c->word == NULL) { /* on average it is what the sampled blocks have */
+        uint32_t parts = c->slack_left[s->cls] + c->survey->slack_parts[s->cls];
+        *asked_bytes = k->size_bytes - (parts >> HAK_SLACK_SHIFT);
+        c->slack_left[s->cls] = parts & ((1u << HAK_SLACK_SHIFT) - 1);
         return HAK_BLOCK_LIVE;
+    }
     uint32_t word = c->word[(uint64_t)block * k->size_bytes >> HAK_WORD_SHIFT];
     *asked_bytes = (word & HARD_LIVE) != 0 && (word & HARD_SIZE_MASK) < k->size_bytes
                        ? word & HARD_SIZE_MASK
@@ -166,12 +209,19 @@ static void count_slab(struct count *c, struct hak_slab_seen *s)
         count_class(c, s);
         return;
     }
-    bool live = s->cls == HAK_CLASSES && s->blocks[HAK_BLOCK_LIVE] != 0;
-    s->resident_bytes = count_take(c, live ? HAK_LINE_LIVE : HAK_LINE_IN_TRANSITION, at, bytes);
-    if (live && s->small_bytes != 0) { /* the rest of its slots is nobody's, and not in memory */
-        c->survey->lines[HAK_LINE_LIVE].virtual_bytes -= bytes - s->small_bytes;
-        c->survey->lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += bytes - s->small_bytes;
-        bytes = s->small_bytes;
+    if (s->cls != HAK_CLASSES || s->blocks[HAK_BLOCK_LIVE] == 0) {
+        s->resident_bytes = count_take(c, HAK_LINE_IN_TRANSITION, at, bytes);
+    } else {
+        uint64_t begin = at + s->front_bytes;
+        bool small = s->small_bytes != 0; /* the rest of its slots is nobody's, and not in memory */
+        s->resident_bytes =
+            count_alone(c, (struct alone){.at = at,
+                                          .from = small ? begin : at,
+                                          .begin = begin,
+                                          .asked = s->asked_bytes,
+                                          .block_end = small ? begin + s->small_bytes : at + bytes,
+                                          .end = at + bytes});
+        bytes = small ? s->small_bytes : bytes;
     }
     c->survey->large.resident_bytes += s->resident_bytes;
     c->survey->large.virtual_bytes += bytes;
@@ -204,8 +254,11 @@ static void count_superslab(struct count *c, struct hak_superslab_seen *s)
     uint64_t at = c->base + s->number * HAK_SUPERSLAB_BYTES;
     struct hak_survey *survey = c->survey;
     if (s->state == HAK_SUPERSLAB_HUGE) {
-        s->resident_bytes = count_take(c, s->quarantine ? HAK_LINE_IN_TRANSITION : HAK_LINE_LIVE,
-                                       at, s->mapped_bytes);
+        uint64_t end = at + s->mapped_bytes;
+        s->resident_bytes = s->quarantine
+                                ? count_take(c, HAK_LINE_IN_TRANSITION, at, s->mapped_bytes)
+                                : count_alone(c, (struct alone){at, at, at + s->front_bytes,
+                                                                s->asked_bytes, end, end});
         survey->huge.resident_bytes += s->resident_bytes;
         survey->huge.virtual_bytes += s->mapped_bytes;
         survey->huge_blocks++;
@@ -305,7 +358,8 @@ void hak_survey_count_pages(struct hak_survey *survey)
         .survey = survey, .remote = image->remote, .base = hak_load_relaxed(&image->space.base)};
     if ((image->root.flags & HAK_ROOT_HARDENED) != 0)
         c.words = (uint64_t)(uintptr_t)hak_load_relaxed(&image->space.words);
-    survey->slack_known = c.words != 0;
+    if (c.words != 0)
+        survey->slack_basis = HAK_SLACK_EXACT;
     for (size_t i = 0; i < survey->superslab_count; i++)
         count_superslab(&c, &survey->superslabs[i]);
     for (size_t i = 0; i < survey->slab_count; i++)

@@ -203,9 +203,17 @@ static unsigned walk_large(struct walk *w, uint64_t slot, uint32_t entry)
     struct hak_slab_seen *seen = walk_add_slab(w, slot, slots, HAK_CLASSES);
     seen->carved = 1;
     seen->colour_bytes = s->large_colour;
+    seen->front_bytes = s->large_colour;
+    seen->asked_bytes = s->note.bytes;
+    seen->lifetime_sample = hak_load_relaxed(&s->large_sample);
     if (walk_has_samples(w)) {
+        uint64_t bytes = s->note.small_bytes;
         seen->small_bytes = s->note.small_bytes;
-        seen->sample = (struct hak_sample_seen){s->note.bytes, s->note.how};
+        bytes =
+            bytes != 0 ? bytes : slots * HAK_SLOT_BYTES - hak_min(s->large_colour, HAK_SLOT_BYTES);
+        seen->sample = (struct hak_sample_seen){bytes, s->note.bytes, s->note.how};
+    } else {
+        seen->front_bytes += s->note.front_bytes;
     }
     seen->blocks[(entry & HAK_KIND_KEPT) != 0 ? HAK_BLOCK_QUARANTINE : HAK_BLOCK_LIVE] = 1;
     return slots;
@@ -267,8 +275,12 @@ static size_t walk_whole(struct walk *w, size_t number, enum hak_superslab_state
     seen->superslabs = superslabs;
     seen->mapped_bytes = bytes;
     seen->released_ns = 0;
+    const struct hak_note *note = &record->huge.note;
+    seen->asked_bytes = note->bytes;
     if (state == HAK_SUPERSLAB_HUGE && walk_has_samples(w))
-        seen->sample = (struct hak_sample_seen){record->huge.note.bytes, record->huge.note.how};
+        seen->sample = (struct hak_sample_seen){bytes, note->bytes, note->how};
+    else
+        seen->front_bytes = note->front_bytes;
     seen->quarantine =
         (w->map[number * HAK_SLOTS] & HAK_KIND_MASK) == (HAK_KIND_HUGE | HAK_KIND_KEPT);
     return superslabs;

@@ -42,6 +42,9 @@ HAK_COLD void hak_profile_answer_slow(void)
     default:
         break;
     }
+    /* Whoever asked may have closed the tables of the fast paths, so that somebody comes by. */
+    if (hak_heap_started())
+        hak_cache_set_metered(hak_prof_is_on());
 }
 
 /* NULL: no memory for one; the thread is not counted then. */
@@ -69,14 +72,8 @@ static bool profile_hits(struct hak_meter *m, unsigned cls, size_t bytes)
     return true;
 }
 
-static void profile_note(const void *p, uint32_t entry, size_t bytes, struct hak_meter *m)
-{
-    struct hak_note *note = hak_large_note(p, entry);
-    note->bytes = bytes;
-    note->how = hak_prof_sampled(m, bytes);
-}
-
-void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes, bool *zero)
+void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, size_t align_bytes,
+                        bool *zero)
 {
     struct hak_meter *m = profile_meter(heap);
     size_t size = hak_class(cls)->size_bytes;
@@ -90,7 +87,9 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes,
     if (m != NULL && profile_hits(m, cls, size)) {
         void *p = hak_large_alloc_sampled(size, align_bytes, zero);
         if (p != NULL) {
-            profile_note(p, HAK_KIND_LARGE, size, m);
+            struct hak_note *note = hak_large_note(p, HAK_KIND_LARGE);
+            note->bytes = size_bytes;
+            note->how = hak_prof_sampled(m, size);
             return p;
         }
     }
@@ -104,16 +103,23 @@ void hak_profile_large(const void *p)
     uint32_t entry = hak_map_lookup(p);
     size_t bytes = hak_large_usable_bytes(p, entry);
     if (m != NULL && profile_hits(m, HAK_CLASSES, bytes))
-        profile_note(p, entry, bytes, m);
+        hak_large_note(p, entry)->how = hak_prof_sampled(m, bytes);
 }
 
 /* For the profile a block that was resized was freed and allocated again. */
-void hak_profile_resized(const void *p, const struct hak_note *before)
+void hak_profile_resized(const void *p, uint32_t site, size_t bytes)
 {
-    if (before->how != 0) {
-        *hak_large_note(p, hak_map_lookup(p)) = (struct hak_note){0};
-        hak_prof_freed(before->how, before->bytes);
+    if (site != 0) {
+        hak_large_note(p, hak_map_lookup(p))->how = 0;
+        hak_prof_freed(site, bytes);
     }
     if (hak_prof_is_on())
         hak_profile_large(p);
+}
+
+void hak_profile_kept(const void *p, size_t asked_bytes)
+{
+    uint32_t entry = hak_map_lookup(p);
+    if (entry == HAK_KIND_LARGE)
+        hak_large_note(p, entry)->bytes = asked_bytes;
 }

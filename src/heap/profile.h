@@ -41,8 +41,12 @@ static inline void *hak_profile_try_metered(size_t size_bytes)
 }
 
 /* A block of a class of which malloc's bin was empty; as hak_cache_refill. */
-void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t align_bytes, bool *zero);
+void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, size_t align_bytes,
+                        bool *zero);
 /* A large or huge block has been given out. */
 void hak_profile_large(const void *p);
-/* A block has another size, and perhaps another place; `before` is its note of before. */
-void hak_profile_resized(const void *p, const struct hak_note *before);
+/* A block has another size, and perhaps another place; before, it had the site (0: it was no
+ * sample) and so many bytes. */
+void hak_profile_resized(const void *p, uint32_t site, size_t bytes);
+/* A block of a class keeps its place for another size that was asked for. */
+void hak_profile_kept(const void *p, size_t asked_bytes);

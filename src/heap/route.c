@@ -85,7 +85,7 @@ static void *route_by_site(struct hak_heap *heap, unsigned cls, const struct req
 static void *route_small(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
 {
     if (HAK_UNLIKELY(hak_prof_is_on())) /* groups are left alone meanwhile */
-        return hak_profile_small(heap, cls, r->align, zero);
+        return hak_profile_small(heap, cls, r->bytes, r->align, zero);
     return hak_cache_is_watched(HAK_WATCHER_SITES, cls) ? route_by_site(heap, cls, r, zero)
                                                         : route_refill(heap, cls, r, zero);
 }
@@ -227,11 +227,12 @@ static bool route_free_large(void *p, uint32_t entry)
         return hak_site_free_sample(p, entry);
     if (HAK_HARDENED)
         return hak_large_free(p, entry);
-    struct hak_note note = *hak_large_note(p, entry);
+    uint32_t site = hak_large_note(p, entry)->how;
+    size_t bytes = HAK_UNLIKELY(site != 0) ? hak_large_usable_bytes(p, entry) : 0;
     if (!hak_large_free(p, entry))
         return false;
-    if (HAK_UNLIKELY(note.how != 0))
-        hak_prof_freed(note.how, note.bytes);
+    if (HAK_UNLIKELY(site != 0))
+        hak_prof_freed(site, bytes);
     return true;
 }
 
@@ -292,14 +293,17 @@ void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
 {
     size_t have = hak_heap_usable_bytes(p);
     hak_heap_notice_fork();
-    if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes))
+    if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes)) {
+        if (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on()))
+            hak_profile_kept(p, bytes);
         return p;
+    }
     if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
         uint32_t entry = hak_map_lookup(p);
-        struct hak_note before = *hak_large_note(p, entry);
+        uint32_t sampled = hak_large_note(p, entry)->how;
         void *q = hak_large_try_resize(p, entry, bytes);
-        if (!HAK_HARDENED && q != NULL && (before.how != 0 || HAK_UNLIKELY(hak_prof_is_on())))
-            hak_profile_resized(q, &before);
+        if (!HAK_HARDENED && q != NULL && (sampled != 0 || HAK_UNLIKELY(hak_prof_is_on())))
+            hak_profile_resized(q, sampled, have);
         if (q != NULL)
             return q;
     }

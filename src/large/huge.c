@@ -24,12 +24,12 @@ static void huge_count(size_t bytes, size_t blocks) /* modulo 2^64: counts down 
 }
 
 /* Makes a range known as a block. */
-static void *huge_publish(const struct hak_whole *w)
+static void *huge_publish(const struct hak_whole *w, size_t asked_bytes)
 {
     struct hak_superslab *r = huge_record(w->first);
     r->huge.mapped_bytes = w->mapped_bytes;
     r->huge.superslabs = w->superslabs;
-    r->huge.note = (struct hak_note){0};
+    r->huge.note = (struct hak_note){.bytes = asked_bytes};
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
                       HAK_KIND_HUGE); /* ORDER: [large-entry] */
@@ -63,7 +63,7 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
         hak_whole_try_cut(&w, bytes);
     else if (!*zero && slack > bytes * hak_load_relaxed(&hak_pool_knobs.slack_percent) / 100)
         hak_os_purge(hak_superslab_address(w.first) + bytes, slack);
-    return huge_publish(&w);
+    return huge_publish(&w, size_bytes);
 }
 
 void hak_huge_free(size_t superslab)
@@ -101,7 +101,7 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     hak_store_relaxed(hak_map_entry(from->first * HAK_SLOTS), 0u);
     huge_count(-from->mapped_bytes, (size_t)-1);
     hak_whole_moved_away(from);
-    return huge_publish(&to);
+    return huge_publish(&to, bytes);
 }
 
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
@@ -132,7 +132,7 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
         return NULL;
     }
     hak_add_relaxed(&hak_large_counters.moves, 1u);
-    return huge_publish(&to);
+    return huge_publish(&to, new_bytes);
 }
 
 void hak_large_stats(struct hak_large_stats *out)

@@ -30,7 +30,8 @@ void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
 void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes);
 /* Ends such a block as hak_large_free does, but its slot is the caller's from then on. */
 bool hak_large_take_back(void *p, uint32_t entry);
-/* `entry` is what the map said of p's slot: kind large or huge. What its owner has noted of it. */
+/* `entry` is what the map said of p's slot: kind large or huge. What was asked for, and what the
+ * block's owner has noted of it. */
 struct hak_note *hak_large_note(const void *p, uint32_t entry);
 
 /* `entry` is what the map said of p's slot: kind large or huge. False when p is not the beginning

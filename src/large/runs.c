@@ -66,7 +66,7 @@ static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t alig
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
     s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
     hak_store_relaxed(&s->large_sample, 0u);
-    s->note = (struct hak_note){.small_bytes = small};
+    s->note = (struct hak_note){.bytes = bytes, .small_bytes = small};
     runs_count(s, 1);
     /* ORDER: [large-entry] the record is whole */
     hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
@@ -212,6 +212,9 @@ void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)
 {
     if (new_bytes > HAK_HUGE_MAX)
         return NULL;
-    return entry == HAK_KIND_LARGE ? runs_try_resize(p, new_bytes)
-                                   : hak_huge_try_resize(hak_slot_of(p) / HAK_SLOTS, new_bytes);
+    void *q = entry == HAK_KIND_LARGE ? runs_try_resize(p, new_bytes)
+                                      : hak_huge_try_resize(hak_slot_of(p) / HAK_SLOTS, new_bytes);
+    if (q != NULL)
+        hak_large_note(q, hak_load_relaxed(hak_map_entry(hak_slot_of(q))))->bytes = new_bytes;
+    return q;
 }

@@ -167,6 +167,8 @@ int hak_os_protect(void *at, size_t bytes, bool accessible);
 int hak_os_map_guarded(size_t bytes, void **out);
 /* A number from 0 to n - 1, n > 0, that cannot be foreseen from those before it. */
 uint32_t hak_os_random_below(uint32_t n);
+/* Puts them into an order that cannot be foreseen. */
+void hak_os_shuffle(void **things, uint32_t count);
 /* In the child of a fork: the parent's numbers are not used again. */
 void hak_os_random_forget(void);
 

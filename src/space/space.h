@@ -31,9 +31,9 @@
 #define HAK_WORD_SHIFT 4
 #define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
 
-/* What a layer above knows of a large or huge block; in its record. Zero when the block is new. */
+/* What is known of a large or huge block beside its place; in its record. */
 struct hak_note {
-    size_t bytes; /* hardened build: that were asked for; else: of a sample of the heap profile */
+    size_t bytes; /* that were asked for */
     union {
         uint32_t front_bytes; /* hardened build: where in the range the block begins */
         uint32_t small_bytes; /* else: of a sampled block of a size class; 0: it is a large one */

@@ -14,7 +14,7 @@
 
 #define SAMPLE_BYTES ((int64_t)256 << 10)
 #define SAMPLES_BEFORE_FEWER 4096u /* then half as many, and so on */
-#define SAMPLES 64u
+#define SAMPLES HAK_LIFETIME_SAMPLES
 #define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
 #define LIVE_OF_SITE 4u         /* at a time, of a site that little is known of */
 #define LIVE_OF_KNOWN_SITE 1u   /* so that there is room for rare ones */
@@ -23,15 +23,8 @@
 #define LIVE_LEAST 8u                     /* of all sites, */
 #define IN_USE_A_SAMPLE ((size_t)8 << 20) /* and one more for so much in use */
 
-struct sample {
-    _Atomic(uint32_t) site; /* place in the table + 1; 0: free */
-    _Atomic(uint32_t) born_kib;
-};
-
-static struct sample samples[SAMPLES];
-static _Atomic(size_t) spare_slots[SAMPLES]; /* + 1; 0: none */
-static _Atomic(uint32_t) samples_live, samples_taken;
-static _Atomic(uint32_t) clock_kib; /* modulo 4 TiB */
+struct hak_lifetimes hak_lifetimes;
+static _Atomic(size_t) spare_slots[HAK_LIFETIME_SAMPLES]; /* + 1; 0: none */
 _Atomic(bool) hak_sites_learning;
 
 void hak_sites_learn(bool on)
@@ -41,7 +34,7 @@ void hak_sites_learn(bool on)
 
 static int64_t sample_distance(void)
 {
-    uint32_t taken = hak_load_relaxed(&samples_taken) / SAMPLES_BEFORE_FEWER;
+    uint32_t taken = hak_load_relaxed(&hak_lifetimes.taken) / SAMPLES_BEFORE_FEWER;
     return SAMPLE_BYTES << (taken == 0 ? 0 : hak_min(hak_log2_floor(taken) + 1, 12));
 }
 
@@ -51,7 +44,7 @@ bool hak_sites_refilled(struct hak_heap *heap, size_t bytes)
     if (heap->unwatched_bytes > 0)
         return false;
     int64_t distance = sample_distance();
-    hak_add_relaxed(&clock_kib, (uint32_t)(distance >> 10));
+    hak_add_relaxed(&hak_lifetimes.clock_kib, (uint32_t)(distance >> 10));
     heap->unwatched_bytes += distance;
     if (heap->unwatched_bytes <= 0) /* one refill may be more than the distance */
         heap->unwatched_bytes = distance;
@@ -80,8 +73,8 @@ static uint32_t sample_claim(uint32_t site)
     for (uint32_t i = 0; i < SAMPLES; i++) {
         uint32_t at = (from + i) % SAMPLES;
         uint32_t none = 0;
-        if (hak_load_relaxed(&samples[at].site) == 0 &&
-            hak_cas_relaxed(&samples[at].site, &none, site))
+        if (hak_load_relaxed(&hak_lifetimes.samples[at].site) == 0 &&
+            hak_cas_relaxed(&hak_lifetimes.samples[at].site, &none, site))
             return at;
     }
     return SAMPLES;
@@ -158,21 +151,22 @@ void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, b
         hak_add_relaxed(&s->skipped, 1u);
         return NULL;
     }
-    if (hak_load_relaxed(&samples_live) >= samples_live_most())
+    if (hak_load_relaxed(&hak_lifetimes.live) >= samples_live_most())
         return NULL;
     uint32_t at = sample_claim((uint32_t)(s - hak_sites) + 1);
     if (at == SAMPLES)
         return NULL;
     void *p = sample_block(hak_round_up(hak_max(bytes, 1), HAK_ALIGNMENT), align_bytes, zero);
     if (p == NULL) {
-        hak_store_relaxed(&samples[at].site, 0u);
+        hak_store_relaxed(&hak_lifetimes.samples[at].site, 0u);
         return NULL;
     }
-    hak_store_relaxed(&samples[at].born_kib, hak_load_relaxed(&clock_kib));
+    hak_store_relaxed(&hak_lifetimes.samples[at].born_kib,
+                      hak_load_relaxed(&hak_lifetimes.clock_kib));
     hak_add_relaxed(&s->samples, 1u);
     hak_add_relaxed(&s->live, 1u);
-    hak_add_relaxed(&samples_live, 1u);
-    hak_add_relaxed(&samples_taken, 1u);
+    hak_add_relaxed(&hak_lifetimes.live, 1u);
+    hak_add_relaxed(&hak_lifetimes.taken, 1u);
     hak_store_relaxed(&hak_slab_record(hak_slot_of(p))->large_sample, at + 1);
     return p;
 }
@@ -186,14 +180,15 @@ void hak_site_count_large(uintptr_t address, size_t bytes)
     hak_add_relaxed(&s->large_kib, bytes >> 10);
 }
 
-static void sample_end(struct sample *at)
+static void sample_end(uint32_t at)
 {
-    struct hak_site *s = &hak_sites[hak_load_relaxed(&at->site) - 1];
+    struct hak_site *s = &hak_sites[hak_load_relaxed(&hak_lifetimes.samples[at].site) - 1];
     hak_add_relaxed(&s->life_kib,
-                    (uint64_t)(hak_load_relaxed(&clock_kib) - hak_load_relaxed(&at->born_kib)));
+                    (uint64_t)(hak_load_relaxed(&hak_lifetimes.clock_kib) -
+                               hak_load_relaxed(&hak_lifetimes.samples[at].born_kib)));
     hak_sub_relaxed(&s->live, 1u);
-    hak_sub_relaxed(&samples_live, 1u);
-    hak_store_relaxed(&at->site, 0u);
+    hak_sub_relaxed(&hak_lifetimes.live, 1u);
+    hak_store_relaxed(&hak_lifetimes.samples[at].site, 0u);
 }
 
 bool hak_site_free_sample(void *p, uint32_t entry)
@@ -203,16 +198,16 @@ bool hak_site_free_sample(void *p, uint32_t entry)
     if (!hak_large_take_back(p, entry))
         return false;
     sample_keep_slot(slot);
-    sample_end(&samples[sample - 1]);
+    sample_end(sample - 1);
     return true;
 }
 
 uint64_t hak_site_live_life_kib(const struct hak_site *site)
 {
     uint64_t sum = 0;
-    uint32_t now = hak_load_relaxed(&clock_kib);
+    uint32_t now = hak_load_relaxed(&hak_lifetimes.clock_kib);
     for (unsigned i = 0; i < SAMPLES; i++)
-        if (hak_load_relaxed(&samples[i].site) == (uint32_t)(site - hak_sites) + 1)
-            sum += now - hak_load_relaxed(&samples[i].born_kib);
+        if (hak_load_relaxed(&hak_lifetimes.samples[i].site) == (uint32_t)(site - hak_sites) + 1)
+            sum += now - hak_load_relaxed(&hak_lifetimes.samples[i].born_kib);
     return sum;
 }

@@ -28,5 +28,7 @@ __attribute__((used, retain, aligned(HAK_ROOT_ALIGN))) struct hak_root hak_root 
            [HAK_ROOT_REGISTRY] = &hak_registry,
            [HAK_ROOT_ORPHANS] = &hak_orphans,
            [HAK_ROOT_SAMPLES] = &hak_prof,
-           [HAK_ROOT_LAYOUT] = hak_layout},
+           [HAK_ROOT_SITES] = hak_sites,
+           [HAK_ROOT_LAYOUT] = hak_layout,
+           [HAK_ROOT_LIFETIMES] = &hak_lifetimes},
 };

@@ -18,7 +18,7 @@
     "\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
 #define HAK_ROOT_ALIGN 64
 /* Grows when a member that readers use changes its meaning and not its place. */
-#define HAK_ROOT_VERSION 1u
+#define HAK_ROOT_VERSION 2u
 
 enum hak_root_flag { HAK_ROOT_HARDENED = 1, HAK_ROOT_CHECKS = 2 };
 
@@ -37,9 +37,10 @@ enum hak_root_part {
     HAK_ROOT_SLAB,      /* size only: struct hak_slab */
     HAK_ROOT_RECORD,    /* size only: struct hak_superslab */
     HAK_ROOT_SAMPLES,   /* the heap profile */
-    HAK_ROOT_SITES,     /* call sites */
+    HAK_ROOT_SITES,     /* struct hak_site[HAK_SITES]: call sites, and how long their blocks live */
     HAK_ROOT_POLICY,    /* written at the start by the policy, which lies above */
     HAK_ROOT_LAYOUT,    /* struct hak_layout_line[], for debuggers: layout.h */
+    HAK_ROOT_LIFETIMES, /* struct hak_lifetimes: blocks of those sites that live */
     HAK_ROOT_PARTS = 20 /* the others are for later versions */
 };
 

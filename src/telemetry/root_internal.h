@@ -10,6 +10,7 @@
 #include "space/space_internal.h"
 #include "telemetry/prof.h"
 #include "telemetry/root.h"
+#include "telemetry/sites.h"
 
 #define HAK_ROOT_SIZES                                                                             \
     {                                                                                              \
@@ -26,6 +27,8 @@
         [HAK_ROOT_SLAB] = sizeof(struct hak_slab),                                                 \
         [HAK_ROOT_RECORD] = sizeof(struct hak_superslab),                                          \
         [HAK_ROOT_SAMPLES] = sizeof(struct hak_prof),                                              \
+        [HAK_ROOT_SITES] = sizeof(hak_sites),                                                      \
+        [HAK_ROOT_LIFETIMES] = sizeof(struct hak_lifetimes),                                       \
     }
 
 /* Members that readers use change places more often than structures change sizes. Each has another
@@ -54,4 +57,6 @@
      ROOT_AT(40, hak_front, map) + ROOT_AT(41, hak_heap, inbox_slabs) +                            \
      ROOT_AT(42, hak_heap, free_bytes) + ROOT_AT(43, hak_meter, blocks) +                          \
      ROOT_AT(44, hak_note, small_bytes) + ROOT_AT(45, hak_front, meter) +                          \
-     ROOT_AT(46, hak_heap, group))
+     ROOT_AT(46, hak_heap, group) + ROOT_AT(47, hak_slab, large_sample) +                          \
+     ROOT_AT(48, hak_site, samples) + ROOT_AT(49, hak_site, life_kib) +                            \
+     ROOT_AT(50, hak_lifetimes, clock_kib))

@@ -58,6 +58,19 @@ static inline unsigned hak_site_group(uintptr_t address)
 
 /* --- learning: lifetimes.c --- */
 
+/* Blocks whose ends will be seen. The record of the large block that one is (large_sample) has its
+ * place here + 1. */
+#define HAK_LIFETIME_SAMPLES 64u
+struct hak_lifetimes {
+    struct {
+        _Atomic(uint32_t) site; /* place in the table + 1; 0: free */
+        _Atomic(uint32_t) born_kib;
+    } samples[HAK_LIFETIME_SAMPLES];
+    _Atomic(uint32_t) live, taken;
+    _Atomic(uint32_t) clock_kib; /* modulo 4 TiB */
+};
+extern HAK_HIDDEN struct hak_lifetimes hak_lifetimes;
+
 /* From now on lifetimes are sampled, or no longer. What was learned stays. */
 void hak_sites_learn(bool on);
 /* A bin of `heap` has been refilled with blocks of so many bytes. True when it is time to look at

@@ -334,6 +334,26 @@ MISTAKES = (
         }
         hak_unlock(&h->lock);
 """)), "blocks_walk"),
+    Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
+        """            hak_heap_try_lock_whole(h)) {
+            sleepers++;
+            hak_heap_collect_locked(h);
+""",
+        """            hak_heap_try_lock_whole(h)) {
+            sleepers++;
+            hak_heap_collect_locked(h);
+            hak_unlock(&h->lock);
+"""), (
+            """                slabs_adopt_locked(heap, h, s);
+            hak_unlock(&h->lock);
+""",
+            """                slabs_adopt_locked(heap, h, s);
+""")), "blocks_takeover"),
+    Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
+            "cache/bins.c", ((
+                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {\n",
+                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) == 0 && entry != 0)) {\n"),),
+            "blocks_takeover"),
     Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),

@@ -211,6 +211,62 @@ def test_running_process(program: Path, tmp_path: Path) -> None:
         process.wait()
 
 
+@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
+def test_core_file(program: Path, tmp_path: Path) -> None:
+    """What a core says is what its process said."""
+    with subprocess.Popen([program, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            now = run("folded", str(process.pid))
+            made = ["gcore", "-o", str(tmp_path / "core"), str(process.pid)]
+            subprocess.run(made, capture_output=True, check=True)
+        finally:
+            process.kill()
+    core = tmp_path / f"core.{process.pid}"
+    saved = tmp_path / "core.prof"
+    run("dump", core, "-o", saved)
+    sums = stacks.folded(stacks.read(raw.load(saved)), "live_bytes")
+    assert live(sums, "apple") == pytest.approx(4000 * 5120, rel=0.1)
+    assert run("folded", core) == run("folded", saved) == now
+    assert "apple" in run("top", core)
+
+
+CHURN = """
+print("ready", flush=True)
+while True:
+    bytes(5000)
+"""
+
+
+def test_start_and_stop(tmp_path: Path) -> None:
+    """From outside; the period stays what the first start has made it."""
+    preload = {"LD_PRELOAD": str(BUILD / "libhakmem.so"), "PYTHONMALLOC": "malloc"}
+    process = subprocess.Popen(
+        ["/usr/bin/python3", "-c", CHURN],
+        env=environment(HAKMEM_PROF_FILE="/dev/null", **preload),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        pid = str(process.pid)
+        assert "it has no heap profile" in run("top", pid, status=1)
+        assert run("start", pid, "--period", "4k", "--wait", "60") == ""
+        assert run("stop", pid, "--wait", "60") == ""
+        saved = tmp_path / "now.prof"
+        run("dump", pid, "-o", saved)
+        profile = raw.load(saved)
+        assert (profile.period_bytes, profile.sampling) == (4096, False)
+        assert run("start", pid, "--wait", "60") == ""
+        assert "one sample in 4096 bytes" in run("start", pid, "--period", "1m", status=1)
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_tree_of_the_page() -> None:
     boxes = page.tree({("main", "a"): 3.0, ("main", "b"): 4.0, ("main",): 1.0})
     assert dict(zip(boxes.labels, boxes.values, strict=True)) == {

@@ -268,7 +268,7 @@ def test_the_screen_is_the_page() -> None:
         most = 24 - 2  # the blank line and the keys
         assert shown[:-1] == expected[: len(shown) - 1]
         assert len(shown) - 1 == min(len(expected), most)
-        assert shown[-1].startswith("1-6 views")
+        assert shown[-1].startswith("1-7 views")
 
     frame = two_looks()
     source = Source(frame.before, frame.now)
@@ -282,6 +282,7 @@ def test_keys_change_view_and_order() -> None:
             ("2", "REFILL/s"),
             ("4", "an empty slot of any class"),
             ("6", "CONTENDED"),
+            ("7", "HAKMEM_POLICY=learn:FILE"),
             ("tab", "GROWTH/s"),
             ("h", "seconds between two looks"),
             ("x", "GROWTH/s"),

@@ -181,6 +181,44 @@ static void figures_count_what_the_program_holds(void **state)
     assert_int_equal(l.large_bytes, 0);
 }
 
+static size_t asked_for(const char *p)
+{
+    return hak_large_note(p, hak_map_lookup(p))->bytes;
+}
+
+/* Of samples, and of all large and huge blocks, sampled or not; also when they are resized. */
+static void what_was_asked_for_is_known(void **state)
+{
+    (void)state;
+    start(1);
+    char *p = allocate(1000);
+    assert_int_equal(asked_for(p), 1000);
+    char *q = hak_heap_realloc(p, 990);
+    assert_ptr_equal(q, p);
+    assert_int_equal(asked_for(q), 990);
+    release(q);
+    for (int sampled = 1; sampled >= 0; sampled--) {
+        p = allocate(70001);
+        assert_int_equal(asked_for(p), 70001);
+        for (size_t size = 70002; size < 20 * MIB; size += size / 3 + 1) { /* in place, and moved */
+            p = hak_heap_realloc(p, size);
+            assert_int_equal(asked_for(p), size);
+        }
+        for (size_t size = 20 * MIB; size > HAK_SMALL_MAX; size -= size / 3 + 1) {
+            p = hak_heap_realloc(p, size);
+            assert_int_equal(asked_for(p), size);
+        }
+        assert_int_equal(sums().live_samples, sampled);
+        release(p);
+        p = hak_heap_aligned(4 * MIB, 100001);
+        assert_int_equal(asked_for(p), 100001);
+        release(p);
+        hak_profile_stop();
+    }
+    assert_int_equal(sums().live_samples, 0);
+    assert_true(sums().live_bytes == 0);
+}
+
 #define EACH 2000u
 static char *passed[4][EACH];
 
@@ -246,6 +284,68 @@ static void stopped_nothing_more_is_sampled(void **state)
     struct hak_cache_usage u;
     hak_cache_usage(&u);
     assert_int_equal(u.used_blocks + u.bin_blocks, 0);
+}
+
+static void ask(uint64_t word)
+{
+    static unsigned calls;
+    hak_store_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE], word);
+    release(calls++ % 2 == 0 ? allocate(48) : hak_heap_calloc(48));
+    assert_int_equal(hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]), 0);
+}
+
+/* Whoever asks from outside may close the tables of the fast paths: single bytes, at any moment. */
+static void close_fast_paths(void)
+{
+    struct hak_front *front = hak_self;
+    for (unsigned i = 0; i < UNIT_COUNT(hak_tables.closed); i++)
+        hak_store_relaxed(&hak_tables.closed[i], UINT64_MAX);
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        hak_store_relaxed(&front->tiny_kind[i], (uint8_t)HAK_KIND_CLOSED);
+    for (size_t i = 0; i < UNIT_COUNT(hak_tables.small_kind); i++)
+        hak_store_relaxed(&hak_tables.small_kind[i], (uint8_t)HAK_KIND_CLOSED);
+}
+
+static void assert_open(bool metered)
+{
+    struct hak_front *front = hak_self;
+    assert_int_equal(hak_load_relaxed(&hak_tables.metered), metered);
+    assert_int_equal(hak_load_relaxed(&hak_tables.closed[0]), metered ? ~UINT64_C(0) << 32 : 0);
+    assert_int_equal(hak_load_relaxed(&hak_tables.closed[1]), metered ? 0xfff : 0);
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
+        uint8_t kind = hak_load_relaxed(&front->tiny_true[i]);
+        assert_int_equal(hak_load_relaxed(&front->tiny_kind[i]),
+                         metered ? HAK_KIND_METERED + kind : kind);
+    }
+    for (size_t i = HAK_TINY_MAX / 128 + 1; i < UNIT_COUNT(hak_tables.small_kind); i++)
+        assert_int_equal(hak_load_relaxed(&hak_tables.small_kind[i]),
+                         metered ? HAK_KIND_CLOSED : hak_load_relaxed(&hak_tables.small_true[i]));
+}
+
+/* After each request, done or refused, they are as they should be. */
+static void requests_are_taken_and_the_fast_paths_open_again(void **state)
+{
+    (void)state;
+    release(allocate(1));
+    close_fast_paths();
+    ask(HAK_PROF_ASK_DUMP); /* nothing to write */
+    assert_open(false);
+    close_fast_paths();
+    ask((uint64_t)4096 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START);
+    assert_true(hak_prof_is_on());
+    assert_open(true);
+    close_fast_paths();
+    ask((uint64_t)5000 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START); /* another period: refused */
+    assert_int_equal(hak_prof_period(), 4096);
+    assert_open(true);
+    close_fast_paths();
+    ask(HAK_PROF_ASK_STOP);
+    assert_false(hak_prof_is_on());
+    assert_open(false);
+    close_fast_paths();
+    ask((uint64_t)5000 << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START);
+    assert_false(hak_prof_is_on());
+    assert_open(false);
 }
 
 static HAK_NOINLINE char *allocate_here(unsigned depth)
@@ -345,8 +445,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_goes_round_is_counted),
     cmocka_unit_test(sampled_blocks_are_like_the_others),
     cmocka_unit_test(figures_count_what_the_program_holds),
+    cmocka_unit_test(what_was_asked_for_is_known),
     cmocka_unit_test(threads_end_and_free_for_each_other),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
+    cmocka_unit_test(requests_are_taken_and_the_fast_paths_open_again),
     cmocka_unit_test(stacks_have_all_callers),
     cmocka_unit_test(a_child_goes_on_by_itself),
     cmocka_unit_test(a_table_that_is_full_is_not_an_end),

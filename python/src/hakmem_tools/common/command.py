@@ -44,7 +44,7 @@ def explain(stderr: str, what: str) -> str:
     return "; ".join(parts) or f"{what} failed and did not say why"
 
 
-def run(*arguments: str) -> str:
+def run(*arguments: str, seconds: float = SECONDS) -> str:
     """Runs the command and returns what it printed; a failure is a ToolError in its own words."""
     try:
         done = subprocess.run(
@@ -55,12 +55,12 @@ def run(*arguments: str) -> str:
             encoding="utf-8",
             errors="replace",
             check=False,
-            timeout=SECONDS,
+            timeout=seconds,
             env=environment(),
         )
     except subprocess.TimeoutExpired:
         what = " ".join(["hakmem", *arguments])
-        raise ToolError(f"{what} took longer than {SECONDS:.0f} s") from None
+        raise ToolError(f"{what} took longer than {seconds:.0f} s") from None
     except OSError as error:
         raise ToolError(f"the hakmem command could not be started: {error}", USAGE) from None
     if done.returncode != 0:

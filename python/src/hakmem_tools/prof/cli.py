@@ -34,6 +34,11 @@ Value = Annotated[
     typer.Option("--value", metavar="VALUE", help=f"What is counted: {', '.join(stacks.VALUES)}."),
 ]
 Pid = Annotated[int, typer.Argument(metavar="PID", min=1, help="The process.")]
+Wait = Annotated[
+    int,
+    typer.Option(metavar="SECONDS", min=0, max=86400, help="For the process to allocate."),
+]
+WAIT_SECONDS = 3
 
 
 def check_value(value: str) -> str:
@@ -70,21 +75,32 @@ def write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
+def ask(pid: int, wait: int, *words: str) -> None:
+    """Asks a process and waits for its answer."""
+    command.run("ask", f"--wait={wait}", str(pid), "prof", *words, seconds=wait + command.SECONDS)
+
+
 @app.command(epilog=EPILOG)
 def start(
     pid: Pid,
     period: Annotated[
-        str, typer.Option(metavar="BYTES", help="One sample for so many, on average.")
-    ] = "512k",
+        str,
+        typer.Option(
+            metavar="BYTES",
+            show_default=False,
+            help="One sample for so many, on average: 512k. The first start sets it for good.",
+        ),
+    ] = "",
+    wait: Wait = WAIT_SECONDS,
 ) -> None:
     """Ask a process to sample its heap. It does when it next allocates."""
-    command.run("ask", str(pid), "prof", "start", period)
+    ask(pid, wait, "start", *([period] if period else []))
 
 
 @app.command()
-def stop(pid: Pid) -> None:
+def stop(pid: Pid, wait: Wait = WAIT_SECONDS) -> None:
     """Ask a process to take no more samples. What it has stays."""
-    command.run("ask", str(pid), "prof", "stop")
+    ask(pid, wait, "stop")
 
 
 @app.command()

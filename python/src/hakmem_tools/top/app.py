@@ -38,6 +38,7 @@ Views
   4 stages     where the shared pool finds memory
   5 memory     from live bytes to all that is resident
   6 locks      who waits
+  7 lifetimes  how long blocks of a call site live, where that is learned
   Tab          the next view
 
 Order
@@ -54,7 +55,7 @@ Other
 Growth is counted from the first look, rates from the one before.
 Any key closes this page."""
 
-KEYS = "1-6 views  M P G N sort  R reverse  s delay  = growth from here  h help  q quit"
+KEYS = "1-7 views  M P G N sort  R reverse  s delay  = growth from here  h help  q quit"
 
 
 class HelpScreen(ModalScreen[None]):

@@ -16,6 +16,8 @@ from hakmem_tools.common import sites
 from hakmem_tools.common.command import Stat
 
 SLOT_BYTES = 65536
+SLACK = {"large": ">", "estimated": "~", "exact": ""}
+"""Before the line of what was not asked for: of large blocks only, or estimated from samples."""
 Row = dict[str, Any]
 """One line of a view; what its columns show is under the names that views.py gives them."""
 
@@ -153,6 +155,22 @@ def site_rows(frame: Frame) -> list[Row]:
     ]
 
 
+def lifetime_rows(frame: Frame) -> list[Row]:
+    """Call sites and how long their blocks live; none unless the process learns it."""
+    return [
+        {
+            "name": site.name,
+            "group": site.group,
+            "life": site.life_bytes,
+            "samples": site.samples,
+            "live": site.live_samples,
+            "least": site.least_bytes,
+            "sizes": f"{site.least_bytes}-{site.most_bytes}" if site.most_bytes else "-",
+        }
+        for site in sites.lifetimes(frame.now)
+    ]
+
+
 STAGES = {
     "adopt": "a slab whose thread ended",
     "warm": "an empty slot that the class had last",
@@ -196,10 +214,11 @@ def lock_rows(frame: Frame) -> list[Row]:
 
 def memory_rows(frame: Frame) -> list[Row]:
     """The waterfall: from live bytes to all that is resident."""
+    basis = frame.now["slack"]["basis"]
     return [
         {
             "order": order,
-            "name": line["label"] if line["known"] else f"{line['label']} (not known)",
+            "name": (SLACK[basis] if line["name"] == "slack" else "") + line["label"],
             "resident": line["resident_bytes"],
             "virtual": line["virtual_bytes"],
             "total": frame.now["process"]["rss_bytes"],

@@ -198,6 +198,21 @@ VIEWS = (
         ),
         sort=1,
     ),
+    View(
+        "lifetimes",
+        "how long blocks of a call site live, in bytes allocated meanwhile",
+        frames.lifetime_rows,
+        (
+            amount("LIFE", "life", 7, "memory"),
+            count("LOOKED AT", "samples", 9, "activity"),
+            count("LIVE", "live", 5),
+            words("SIZES", "sizes", 11, key="least"),
+            words("GROUP", "group", 6),
+            words("CALL SITE", "name", 0, "number"),
+        ),
+        sort=0,
+        empty="The process learns no lifetimes. HAKMEM_POLICY=learn:FILE makes it do so.",
+    ),
 )
 
 BY_NAME = {view.name: view for view in VIEWS}
