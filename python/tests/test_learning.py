@@ -54,7 +54,7 @@ FIXED = learned_run(100, 1000, 800)
 
 def test_figures_are_relative_to_the_fixed_defaults() -> None:
     workload = make_workload(
-        "a", fixed=FIXED, live=learned_run(101, 1010, 816), frozen=learned_run(120, 900, 400)
+        "a", fixed=FIXED, live=learned_run(101, 1010, 816), frozen=learned_run(104, 900, 400)
     )
     assert workload["ratios"]["live"] == {"cpu_s": 1.01, "peak_kb": 1.01, "mean_kb": 1.02}
     assert workload["ratios"]["frozen"]["mean_kb"] == 0.5
@@ -67,10 +67,21 @@ def test_a_tenth_in_time_or_mean_memory_counts_and_the_peak_does_not() -> None:
         (learned_run(90, 1000, 800), True),
         (learned_run(91, 1000, 800), False),
         (learned_run(100, 500, 800), False),
-        (learned_run(200, 1000, 720), True),
+        (learned_run(105, 1000, 720), True),
+        (learned_run(134, 1000, 400), False),  # it is paid for with time
+        (learned_run(50, 1000, 848), False),  # or with memory
     ):
         workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=frozen)
         assert learning.is_better(workload) is better
+
+
+def test_times_are_compared_within_a_round() -> None:
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED)
+    workload["ways"]["fixed"][1] = learned_run(200, 1000, 800)
+    workload["ways"]["live"][1] = learned_run(300, 1000, 800)
+    workload["ways"]["frozen"][0] = learned_run(1, 1, 1, problem="killed")
+    assert learning.time_spread(workload, "live") == pytest.approx((1.0, 1.5))
+    assert learning.time_spread(workload, "frozen") == pytest.approx((0.5, 0.5))
 
 
 def test_the_verdict_takes_the_worst_of_all_and_leaves_failures_out() -> None:
@@ -103,7 +114,8 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
     notes = tmp_path / "notes.md"
     notes.write_text("## What was left out\n", encoding="utf-8")
     text = learning_text.write(result, notes, tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| a | fixed | 0.10 s |" in text
+    assert "| a | fixed | 0.10 s (0.10 to 0.10) |" in text
+    assert "| 0.500 | 1.000 | 1.000 | 0.50 to 0.50 |" in text
     assert "1 of 1 (a)" in text
     assert "site 0a+1 64 long 9" in text
     assert text.rstrip().endswith("## What was left out")

@@ -46,7 +46,7 @@ static void apply_arm(enum hak_knob knob, uint64_t value)
         hak_store_relaxed(&hak_cache_knobs.idle_ticks, hak_max(1, value / AGE_NS_A_TICK));
         break;
     case HAK_KNOB_GROW:
-        hak_store_relaxed(&hak_pool_knobs.grow_percent, value);
+        hak_store_relaxed(&hak_pool_knobs.grow_divisor, value);
         break;
     case HAK_KNOB_HUGE_PAGES:
         hak_pool_set_huge_pages_from(value);

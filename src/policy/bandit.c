@@ -46,7 +46,8 @@ uint64_t hak_bandit_bound(const struct hak_arm_evidence *arm, uint64_t all_plays
     uint64_t all = all_plays < arm->plays ? arm->plays : all_plays;
     uint64_t ln = (bandit_log2(all + 1) * LN2_PPM) >> FRACTION_BITS; /* millionths */
     uint64_t bonus = hak_square_root(2 * ln / arm->plays * HAK_PPM);
-    return arm->reward / arm->plays + bonus / BONUS_SHARE;
+    uint64_t mean = arm->reward / arm->plays;
+    return mean - hak_min(mean, hak_arm_loss(arm)) + bonus / BONUS_SHARE;
 }
 
 bool hak_bandit_pick(const struct hak_evidence *e, const bool fixed[HAK_KNOBS], unsigned *knob,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * policy: the decisions of a run. At its start: the arms that a file is evidence for, or one that
+ * policy: the decisions of a run. At its start: the arm that a file is evidence for, or one that
  * the bandit wants to know about. At each tick: a limit that is near makes everybody give back, and
  * counters name the arms that may pay. At its end: what it has cost. Pure: state and snapshot in,
  * state and knobs out. See policy.h. */
@@ -10,7 +10,7 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
     [HAK_KNOB_BINS] = {"bins", {{"medium", 256 << 10}, {"small", 64 << 10}}},
     [HAK_KNOB_KEEP] = {"keep", {{"quarter", 25}, {"none", 0}, {"all", 100}}},
     [HAK_KNOB_AGE] = {"age", {{"1s", 1000000000}, {"100ms", 100000000}}},
-    [HAK_KNOB_GROW] = {"grow", {{"eighth", 12}, {"double", 100}}},
+    [HAK_KNOB_GROW] = {"grow", {{"eighth", 8}, {"double", 1}}},
     [HAK_KNOB_HUGE_PAGES] = {"huge_pages", {{"late", 16 << 20}, {"never", SIZE_MAX}, {"early", 0}}},
     [HAK_KNOB_PREFAULT] = {"prefault",
                            {{"none", HAK_PREFAULT_NONE}, {"slabs", HAK_PREFAULT_SLABS}}},
@@ -49,15 +49,27 @@ static void policy_set(struct hak_policy_state *s, unsigned knob, unsigned arm,
     s->arm[knob] = (uint8_t)arm;
 }
 
+/* The best arm of all: each was measured alone, and two that save memory may cost twice the time.
+ */
 static void policy_load(struct hak_policy_state *s)
 {
+    unsigned knob = HAK_KNOBS;
+    unsigned arm = 0;
+    uint64_t most = 0;
     for (unsigned k = 0; k < HAK_KNOBS; k++) {
-        unsigned arm = hak_evidence_choose(&s->before, k);
-        const struct hak_arm_evidence *a = &s->before.arm[k][arm];
-        if (arm != 0 && !s->fixed[k])
-            policy_set(s, k, arm, HAK_RULE_LOADED, HAK_COUNTER_REWARD,
-                       hak_evidence_mean(a->reward, a->plays));
+        uint64_t worth;
+        unsigned chosen = hak_evidence_choose(&s->before, k, &worth);
+        if (worth <= most || s->fixed[k])
+            continue;
+        most = worth;
+        knob = k;
+        arm = chosen;
     }
+    if (knob == HAK_KNOBS)
+        return;
+    const struct hak_arm_evidence *a = &s->before.arm[knob][arm];
+    policy_set(s, knob, arm, HAK_RULE_LOADED, HAK_COUNTER_REWARD,
+               hak_evidence_mean(a->reward, a->plays));
 }
 
 void hak_policy_init(struct hak_policy_state *state, enum hak_policy_mode mode,
@@ -202,15 +214,11 @@ void hak_policy_look(struct hak_policy_state *s, uint64_t now_ns, uint64_t resid
     s->looked_kib = kib;
 }
 
-/* Processor time against the defaults', as a share of the run: a program that waits for most of its
- * life can spare some, one that does not cannot. */
+/* Of processor time alone, as it is what allocation costs: whether the program waits besides says
+ * nothing of what its time is worth. */
 static uint64_t policy_time_ratio(const struct hak_evidence *b, uint64_t cpu_us)
 {
-    uint64_t base_us = b->base_cpu_us / b->base_plays;
-    uint64_t run_us = hak_max(hak_max(b->base_us / b->base_plays, base_us), 1);
-    uint64_t less = (base_us - hak_min(base_us, cpu_us)) * HAK_PPM / run_us;
-    uint64_t more = (cpu_us - hak_min(base_us, cpu_us)) * HAK_PPM / run_us;
-    return hak_min(HAK_PPM + more - less, RATIO_MOST);
+    return hak_min(cpu_us * HAK_PPM / hak_max(b->base_cpu_us / b->base_plays, 1), RATIO_MOST);
 }
 
 static uint64_t policy_memory_ratio(const struct hak_evidence *b, uint64_t kib)

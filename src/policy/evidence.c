@@ -68,7 +68,17 @@ static uint64_t evidence_lower(const struct hak_arm_evidence *arm)
     return mean - hak_min(mean, error);
 }
 
-unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob)
+static uint64_t evidence_more(uint64_t sum, uint64_t plays)
+{
+    return sum / plays - hak_min(sum / plays, HAK_PPM);
+}
+
+uint64_t hak_arm_loss(const struct hak_arm_evidence *arm)
+{
+    return evidence_more(arm->time, arm->plays) + evidence_more(arm->memory, arm->plays) / 2;
+}
+
+unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob, uint64_t *worth)
 {
     unsigned best = 0;
     uint64_t best_reward = HAK_CHOOSE_REWARD - 1;
@@ -76,11 +86,13 @@ unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob)
         const struct hak_arm_evidence *arm = &e->arm[knob][a];
         if (arm->plays < HAK_CHOOSE_PLAYS)
             continue;
-        uint64_t reward = evidence_lower(arm);
+        uint64_t lower = evidence_lower(arm);
+        uint64_t reward = lower - hak_min(lower, hak_arm_loss(arm));
         if (reward > best_reward) {
             best = a;
             best_reward = reward;
         }
     }
+    *worth = best == 0 ? 0 : best_reward;
     return best;
 }

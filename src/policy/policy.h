@@ -80,8 +80,12 @@ void hak_evidence_add(struct hak_evidence *to, const struct hak_evidence *from);
 uint64_t hak_evidence_mean(uint64_t sum, uint64_t weight);
 /* A run with the arm has ended. */
 void hak_arm_play(struct hak_arm_evidence *arm, uint64_t time, uint64_t memory);
-/* The arm that the evidence is for: 0, the default, unless one is better by more than chance. */
-unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob);
+/* An arm is not to gain in one by much of the other: what is more than the default's, on average,
+ * counts twice. So much comes off the reward, in millionths. The arm was played. */
+uint64_t hak_arm_loss(const struct hak_arm_evidence *arm);
+/* The arm that the evidence is for: 0, the default, unless one is better by more than chance. And
+ * how much it is worth, in millionths; 0 for the default. */
+unsigned hak_evidence_choose(const struct hak_evidence *e, enum hak_knob knob, uint64_t *worth);
 #define HAK_CHOOSE_PLAYS 3u
 #define HAK_CHOOSE_REWARD (HAK_PPM * 51 / 100)
 

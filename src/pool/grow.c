@@ -184,8 +184,8 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
     if (grow_try_partial_locked(count, align, slot))
         return 0;
     size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
-    size_t percent = hak_load_relaxed(&hak_pool_knobs.grow_percent);
-    size_t step = hak_min(mapped * percent / (dense ? 96 : 384), GROW_MOST_SUPERSLABS);
+    size_t divisor = hak_load_relaxed(&hak_pool_knobs.grow_divisor) * (dense ? 1 : 4);
+    size_t step = hak_min(mapped / divisor, GROW_MOST_SUPERSLABS);
     unsigned first_step = (unsigned)hak_round_up(count, GROW_FIRST_STEP_SLOTS);
     int error = ENOMEM;
     if (step > 1)

@@ -280,8 +280,10 @@ bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
         return false;
     }
     whole_count_mapped(need - have);
+    size_t grown_from = w->mapped_bytes / HAK_SUPERSLAB_BYTES;
     w->superslabs = need;
     w->mapped_bytes = bytes;
+    whole_advise(w, grown_from); /* as for the block's first pages */
     return true;
 }
 

@@ -260,6 +260,7 @@ void hak_sites_apply(void)
 #define LONG_LOG16 32u   /* lives four times as long as blocks do on average */
 #define MEDIUM_LOG16 16u /* twice */
 #define LEAST_SAMPLES 4u
+#define LEAST_WEIGHT 8u   /* those that were not taken while enough others lived say as much */
 #define LIFE_UNIT_KIB 64u /* shorter lives are all the same */
 
 unsigned hak_site_group_for(unsigned life_log16, unsigned usual_log16)
@@ -307,7 +308,8 @@ static unsigned usual_log16(void)
 static bool rule_learn(const struct hak_site *s, unsigned usual, struct hak_site_rule *out)
 {
     uintptr_t address = hak_load_relaxed(&s->address);
-    if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES || !rule_locate(address, out))
+    if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES ||
+        site_weight(s) < LEAST_WEIGHT || !rule_locate(address, out))
         return false;
     out->group = (uint8_t)hak_site_group_for(site_log16(s), usual);
     out->evidence = site_weight(s) - hak_load_relaxed(&s->told);

@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check(hak_policy_parse(written, length, &again) == 0, "cannot be read back:\n%s", written);
     fuzz_check(memcmp(&e, &again, sizeof e) == 0, "reads back as something else:\n%s", written);
     for (knob = 0; knob < HAK_KNOBS; knob++) {
-        arm = hak_evidence_choose(&e, knob);
+        uint64_t worth;
+        arm = hak_evidence_choose(&e, knob, &worth);
         fuzz_check(arm == 0 || (arm < HAK_ARMS && e.arm[knob][arm].plays >= HAK_CHOOSE_PLAYS),
                    "arm %u of knob %u", arm, knob);
     }

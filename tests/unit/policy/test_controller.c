@@ -158,10 +158,10 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     e.base_cpu_us = 3 * (101 * TICK / 1000) / 4;
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
     run(100, 50, 64);
-    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 1251000, 1254000);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 1990000, 2010000);
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
     run(100, 5, 64);
-    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 796000, 799000);
+    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 195000, 205000);
 }
 
 static void a_run_of_a_moment_teaches_nothing(void **state)

@@ -42,7 +42,10 @@ static unsigned chosen(unsigned plays, uint64_t time, uint64_t memory, uint64_t 
     e = (struct hak_evidence){0};
     for (unsigned i = 0; i < plays; i++)
         hak_arm_play(&e.arm[HAK_KNOB_KEEP][2], i % 2 ? time + spread : time - spread, memory);
-    return hak_evidence_choose(&e, HAK_KNOB_KEEP);
+    uint64_t worth;
+    unsigned arm = hak_evidence_choose(&e, HAK_KNOB_KEEP, &worth);
+    assert_int_equal(worth == 0, arm == 0);
+    return arm;
 }
 
 static void an_arm_is_chosen_when_it_is_better_by_more_than_chance(void **state)
@@ -56,6 +59,10 @@ static void an_arm_is_chosen_when_it_is_better_by_more_than_chance(void **state)
     assert_int_equal(chosen(10, HAK_PPM, 900000, 0),
                      2); /* ten per cent of the memory is 5% of it */
     assert_int_equal(chosen(10, 900000, 1300000, 0), 0); /* ten per cent of time is not worth 30% */
+    assert_int_equal(chosen(10, 1040000, 800000, 0), 2);
+    assert_int_equal(chosen(10, 1340000, 500000, 0), 0); /* a third more time for half the memory */
+    assert_int_equal(chosen(10, 800000, 1250000, 0), 0);
+    assert_int_equal(chosen(10, 400000, 1350000, 0), 2);
     assert_int_equal(chosen(4, 950000, HAK_PPM, 200000), 0);
     assert_int_equal(chosen(400, 950000, HAK_PPM, 200000), 2); /* but with more runs it is known */
 }
@@ -121,7 +128,8 @@ static void the_first_runs_are_with_the_defaults_and_then_one_in_five_or_so(void
     assert_in_range(base, 11, 14);
     assert_true(e.arm[HAK_KNOB_KEEP][2].plays > 2 * e.arm[HAK_KNOB_KEEP][1].plays);
     assert_true(e.arm[HAK_KNOB_KEEP][1].plays >= 1);
-    assert_int_equal(hak_evidence_choose(&e, HAK_KNOB_KEEP), 2);
+    uint64_t worth;
+    assert_int_equal(hak_evidence_choose(&e, HAK_KNOB_KEEP, &worth), 2);
 }
 
 static void what_an_option_fixes_and_what_no_counter_hints_at_is_not_tried(void **state)

@@ -109,20 +109,20 @@ static struct hak_policy_summary summary(void)
     return s;
 }
 
-static void a_policy_sets_its_knobs_in_the_layers(void **state)
+static void a_policy_sets_the_knob_of_its_best_arm_and_no_other(void **state)
 {
     (void)state;
     const char *file = file_with(HEAD "arm keep all 5 3000000 180000000 0 0 1\n"
-                                      "arm age 100ms 5 3000000 180000000 0 0 1\n"
+                                      "arm age 100ms 5 3500000 245000000 0 0 1\n"
                                       "arm bins small 5 3000000 180000000 0 0 1\nbin 64 4 2048\n");
     assert_int_equal(start(HAK_POLICY_FROZEN, file), 0);
     unlink(file);
-    assert_int_equal(hak_load_relaxed(&hak_pool_knobs.keep_percent), 100);
-    assert_int_equal(hak_load_relaxed(&hak_cache_knobs.bin_bytes), 64 << 10);
+    assert_int_equal(hak_load_relaxed(&hak_pool_knobs.keep_percent), 25);
+    assert_int_equal(hak_load_relaxed(&hak_cache_knobs.bin_bytes), 256 << 10);
     assert_int_equal(hak_load_relaxed(&hak_cache_knobs.idle_ticks), 1);
     assert_int_equal(hak_load_relaxed(&hak_cache_knobs.bin_blocks[hak_class_of(64)]), 512);
     assert_int_equal(summary().mode, HAK_POLICY_FROZEN);
-    assert_int_equal(summary().decisions, 3);
+    assert_int_equal(summary().decisions, 1);
 }
 
 static void a_file_that_is_none_leaves_the_defaults(void **state)
@@ -195,7 +195,7 @@ static void the_child_of_a_fork_learns_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_written_reads_back),
     cmocka_unit_test(what_is_no_policy_is_refused_with_the_number_of_its_line),
-    cmocka_unit_test(a_policy_sets_its_knobs_in_the_layers),
+    cmocka_unit_test(a_policy_sets_the_knob_of_its_best_arm_and_no_other),
     cmocka_unit_test(a_file_that_is_none_leaves_the_defaults),
     cmocka_unit_test(two_processes_that_learn_into_one_file_both_count),
     cmocka_unit_test(the_child_of_a_fork_learns_nothing),

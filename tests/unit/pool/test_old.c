@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * Unit tests of pool: what goes with memory that goes back to the system: huge pages of superslabs
- * that are hardly used any more, bitmaps of slabs that are gone. */
+ * that are hardly used any more, bitmaps of slabs that are gone. And what huge blocks grow into. */
 #include "pool_support.h"
+
+#include <stdio.h>
 
 /* A superslab with huge pages, each slot used, of which only the first `kept` stay in use. */
 static size_t acquire_huge_and_leave(unsigned kept)
@@ -140,6 +142,44 @@ static void bitmaps_that_the_system_keeps_are_given_back_the_next_time(void **st
     assert_int_equal(resident_meta_pages(slot / HAK_SLOTS), 1);
 }
 
+/* --- huge blocks that grow --- */
+
+/* Whether the kernel has been told to use huge pages at an address. */
+static bool has_huge_pages(const void *at)
+{
+    char line[512];
+    bool here = false, found = false;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    assert_non_null(smaps);
+    while (fgets(line, sizeof line, smaps) != NULL) {
+        uintptr_t low, high;
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2)
+            here = (uintptr_t)at >= low && (uintptr_t)at < high;
+        found = found || (here && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg") != NULL);
+    }
+    assert_int_equal(fclose(smaps), 0);
+    return found;
+}
+
+static void a_block_that_grows_gets_huge_pages_if_its_first_ones_are(void **state)
+{
+    (void)state;
+    struct hak_whole w;
+    bool zero;
+    start();
+    hak_pool_configure(&(struct hak_pool_config){1000, SIZE_MAX, SECOND_NS, 0});
+    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES / 2, 1, false, &w, &zero), 0);
+    if (!has_huge_pages(hak_superslab_address(w.first)))
+        skip(); /* a kernel without */
+    assert_true(hak_whole_try_extend(&w, 8 * HAK_SUPERSLAB_BYTES));
+    for (size_t i = 0; i < 8; i++)
+        assert_true(has_huge_pages(hak_superslab_address(w.first + i)));
+    assert_true(has_huge_pages(hak_superslab_address(w.first) + w.mapped_bytes - 1));
+    hak_pool_set_huge_pages_from(SIZE_MAX);
+    assert_true(hak_whole_try_extend(&w, 9 * HAK_SUPERSLAB_BYTES));
+    assert_false(has_huge_pages(hak_superslab_address(w.first + 8)));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(old_empty_slots_take_the_huge_pages_of_their_superslab_with_them),
     cmocka_unit_test(few_old_empty_slots_leave_the_superslab_its_huge_pages),
@@ -148,5 +188,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pages_of_bitmaps_go_with_an_unmapped_superslab_but_not_its_records),
     cmocka_unit_test(pages_of_bitmaps_go_when_a_huge_block_takes_the_superslab),
     cmocka_unit_test(bitmaps_that_the_system_keeps_are_given_back_the_next_time),
+    cmocka_unit_test(a_block_that_grows_gets_huge_pages_if_its_first_ones_are),
 };
 UNIT_MAIN(tests)

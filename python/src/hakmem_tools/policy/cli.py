@@ -42,7 +42,7 @@ def arm_row(policy: Policy, knob: str, name: str) -> list[str]:
     """An arm's line of the table."""
     arm = policy.arms.get((knob, name), Arm())
     used = "used" if policy.chosen(knob) == name else ""
-    least = f"{arm.lower() / PPM:.3f}" if arm.plays > 1 else ""
+    least = f"{arm.worth() / PPM:.3f}" if arm.plays > 1 else ""
     return [
         knob,
         name,

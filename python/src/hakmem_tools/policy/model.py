@@ -65,6 +65,15 @@ class Arm:
         variance = max(mean_square - (mean // 100) ** 2, 0)
         return max(mean - 200 * isqrt(variance // (self.plays - 1)), 0)
 
+    def loss(self) -> int:
+        """What time and memory are more than the defaults', on average: it counts twice."""
+        time, memory = (max(total // self.plays - PPM, 0) for total in (self.time, self.memory))
+        return time + memory // 2
+
+    def worth(self) -> int:
+        """By which arms are chosen."""
+        return max(self.lower() - self.loss(), 0)
+
 
 @dataclass(frozen=True)
 class Site:
@@ -87,14 +96,20 @@ class Policy:
     sites: dict[str, Site] = field(default_factory=dict)
     """Rules for call sites, by build id and offset."""
 
+    def best(self) -> tuple[str, str]:
+        """The arm that a frozen run uses, the best of all by more than chance; ("", ""): none."""
+        found, most = ("", ""), CHOOSE_REWARD - 1
+        for knob, names in KNOBS.items():
+            for name in names[1:]:
+                arm = self.arms.get((knob, name), Arm())
+                if arm.plays >= CHOOSE_PLAYS and arm.worth() > most:
+                    found, most = (knob, name), arm.worth()
+        return found
+
     def chosen(self, knob: str) -> str:
-        """The arm that a frozen run uses: the best by more than chance, else the default."""
-        best, best_reward = KNOBS[knob][0], CHOOSE_REWARD - 1
-        for name in KNOBS[knob][1:]:
-            arm = self.arms.get((knob, name), Arm())
-            if arm.plays >= CHOOSE_PLAYS and arm.lower() > best_reward:
-                best, best_reward = name, arm.lower()
-        return best
+        """The arm of a knob that a frozen run uses."""
+        best = self.best()
+        return best[1] if best[0] == knob else KNOBS[knob][0]
 
 
 def number(word: str) -> int:
