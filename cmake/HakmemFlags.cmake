@@ -42,7 +42,7 @@ target_compile_options(hakmem_flags INTERFACE
     -Wconversion
     $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
     -fPIC -fvisibility=hidden -ftls-model=initial-exec
-    -fno-semantic-interposition -fno-math-errno
+    -fno-semantic-interposition -fno-math-errno -ffunction-sections
     # valgrind 3.19, which Debian 12 has, stops at clang's DWARF 5.
     $<$<C_COMPILER_ID:Clang>:-gdwarf-4>)
 

@@ -82,6 +82,9 @@ if(TARGET hak_api)
     endif()
     hakmem_shared_library(hakmem_shared hakmem
         "${PROJECT_SOURCE_DIR}/cmake/hakmem.map" ${objects} ${operators_weak})
+    set(layout "${PROJECT_SOURCE_DIR}/cmake/layout.ld")
+    target_link_options(hakmem_shared PRIVATE "LINKER:-T,${layout}")
+    set_property(TARGET hakmem_shared APPEND PROPERTY LINK_DEPENDS "${layout}")
     hakmem_static_library(hakmem_static hakmem OBJECTS ${objects} EXTRA ${operators_strong})
     # A program whose own objects never name malloc still gets the archive's.
     # Programs linked with -static have no unwind table unless the linker is told: for the heap profile.

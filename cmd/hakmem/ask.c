@@ -12,6 +12,7 @@
 #include "samples.h"
 
 #include "image.h"
+#include "policy/policy.h"
 #include "telemetry/prof.h"
 #include "util.h"
 
@@ -33,9 +34,12 @@ void hak_ask_help(void)
 {
     (void)fputs(
         "Usage: hakmem ask [--wait=SECONDS] PID prof start [BYTES] | stop | dump\n"
+        "       hakmem ask [--wait=SECONDS] PID policy write\n"
         "Ask a process to begin or to end sampling its heap, or to write its profile to\n"
-        "its own HAKMEM_PROF_FILE. It does so when it next allocates: a process that\n"
-        "allocates nothing does nothing.\n"
+        "its own HAKMEM_PROF_FILE; or to add what it has learned so far to the file that\n"
+        "its HAKMEM_POLICY=learn:FILE names. It does so when it next allocates (for policy\n"
+        "write: and a thread's own free blocks do not suffice): a process that allocates\n"
+        "nothing does nothing.\n"
         "\n"
         "  --wait=SECONDS  for its answer: 3\n"
         "  --help          print this and exit\n"
@@ -45,11 +49,14 @@ void hak_ask_help(void)
         stdout);
 }
 
-static uint64_t ask_word(int argc, char **argv)
+struct request {
+    enum hak_root_request what;
+    uint64_t word;
+};
+
+static uint64_t ask_prof_word(int argc, char **argv)
 {
     uint64_t period = 0;
-    if (argc < 4 || strcmp(argv[2], "prof") != 0)
-        hak_die(HAK_EXIT_USAGE, "ask: what? For example: hakmem ask 1234 prof start");
     if (strcmp(argv[3], "stop") == 0 && argc == 4)
         return HAK_PROF_ASK_STOP;
     if (strcmp(argv[3], "dump") == 0 && argc == 4)
@@ -60,6 +67,16 @@ static uint64_t ask_word(int argc, char **argv)
         (!hak_text_parse_size(argv[4], strlen(argv[4]), &period) || period > HAK_PROF_MOST_PERIOD))
         hak_die(HAK_EXIT_USAGE, "ask: '%s' is no number of bytes", argv[4]);
     return period << HAK_PROF_ASK_SHIFT | HAK_PROF_ASK_START;
+}
+
+static struct request ask_read(int argc, char **argv)
+{
+    if (argc >= 4 && strcmp(argv[2], "prof") == 0)
+        return (struct request){HAK_ROOT_ASK_PROFILE, ask_prof_word(argc, argv)};
+    if (argc == 4 && strcmp(argv[2], "policy") == 0 && strcmp(argv[3], "write") == 0)
+        return (struct request){HAK_ROOT_ASK_POLICY, 1};
+    hak_die(HAK_EXIT_USAGE,
+            "ask: what? For example: hakmem ask 1234 prof start; hakmem ask 1234 policy write");
 }
 
 static bool ask_write(pid_t pid, uint64_t at, void *bytes, size_t count)
@@ -98,11 +115,11 @@ static void ask_close_fast_paths(struct hak_remote *r, const struct hak_image *i
 }
 
 /* Why the process does not do it; NULL: it does. */
-static const char *ask(struct hak_remote *r, struct hak_image *image, uint64_t word,
+static const char *ask(struct hak_remote *r, struct hak_image *image, struct request request,
                        unsigned seconds)
 {
-    uint64_t at =
-        image->root_at + offsetof(struct hak_root, requests) + HAK_ROOT_ASK_PROFILE * sizeof word;
+    uint64_t word = request.word;
+    uint64_t at = image->root_at + offsetof(struct hak_root, requests) + request.what * sizeof word;
     if (!ask_write(r->pid, at, &word, sizeof word))
         return "its memory cannot be written";
     for (unsigned i = 0; i < seconds * LOOKS_A_SECOND; i++) {
@@ -111,7 +128,9 @@ static const char *ask(struct hak_remote *r, struct hak_image *image, uint64_t w
             return "it has ended";
         if (left == 0)
             return NULL;
-        if (i == LOOKS_BEFORE_CLOSING && hak_image_refresh(image)) {
+        /* who takes this request opens them again */
+        if (i == LOOKS_BEFORE_CLOSING && request.what == HAK_ROOT_ASK_PROFILE &&
+            hak_image_refresh(image)) {
             ask_close_fast_paths(r, image);
             (void)ask_write(r->pid, at, &word, sizeof word);
         }
@@ -120,8 +139,19 @@ static const char *ask(struct hak_remote *r, struct hak_image *image, uint64_t w
     return "it has allocated nothing since; the request stays, and is done at its next allocation";
 }
 
-/* What the process would refuse without a word. */
-static char *ask_refused(struct hak_remote *r, const struct hak_image *image, uint64_t word)
+static char *ask_policy_refused(struct hak_remote *r, const struct hak_root *root)
+{
+    enum hak_policy_mode mode = HAK_POLICY_FIXED;
+    uint64_t at = (uintptr_t)root->at[HAK_ROOT_POLICY];
+    if (at != 0 && root->sizes[HAK_ROOT_POLICY] == sizeof(struct hak_policy_state) &&
+        !hak_remote_read(r, at + offsetof(struct hak_policy_state, mode), &mode, sizeof mode))
+        return hak_format("its memory cannot be read");
+    if (mode < HAK_POLICY_LEARN)
+        return hak_format("it learns nothing: it was not started with HAKMEM_POLICY=learn:FILE");
+    return NULL;
+}
+
+static char *ask_prof_refused(struct hak_remote *r, const struct hak_image *image, uint64_t word)
 {
     struct hak_prof prof;
     uint64_t wanted = word >> HAK_PROF_ASK_SHIFT;
@@ -139,6 +169,14 @@ static char *ask_refused(struct hak_remote *r, const struct hak_image *image, ui
     if (what == HAK_PROF_ASK_DUMP && period == 0)
         return hak_format("it has never sampled its heap: hakmem ask PID prof start");
     return NULL;
+}
+
+/* What the process would refuse without a word. */
+static char *ask_refused(struct hak_remote *r, const struct hak_image *image,
+                         struct request request)
+{
+    return request.what == HAK_ROOT_ASK_POLICY ? ask_policy_refused(r, &image->root)
+                                               : ask_prof_refused(r, image, request.word);
 }
 
 /* The seconds of "--wait=SECONDS". */
@@ -174,14 +212,14 @@ int hak_ask(int argc, char **argv)
     pid_t pid = argc < 2 ? 0 : hak_parse_pid(argv[1]);
     if (pid == 0)
         hak_die(HAK_EXIT_USAGE, "ask: the number of a process is wanted; see 'hakmem ask --help'");
-    uint64_t word = ask_word(argc, argv);
+    struct request request = ask_read(argc, argv);
     bool open =
         hak_remote_open(&remote, pid, &obstacle) && hak_image_open(&image, &remote, &obstacle);
     if (open)
-        obstacle.problem = ask_refused(&remote, &image, word);
+        obstacle.problem = ask_refused(&remote, &image, request);
     const char *problem = obstacle.problem;
     if (open && problem == NULL)
-        problem = ask(&remote, &image, word, seconds);
+        problem = ask(&remote, &image, request, seconds);
     if (problem != NULL)
         hak_say("ask: %s: %s", argv[1], problem);
     if (!open && obstacle.hint != NULL)

@@ -42,7 +42,7 @@ static const struct command {
     {"run", "run a program with hakmem as its memory allocator", main_run, hak_run_help},
     {"stat", "tell where the memory of a process is", hak_stat, hak_stat_help},
     {"samples", "print the heap profile of a process", hak_samples, hak_samples_help},
-    {"ask", "ask a process to sample its heap", hak_ask, hak_ask_help},
+    {"ask", "ask a process to sample its heap, or to write what it learned", hak_ask, hak_ask_help},
     {"doctor", "look for what stands in the way of hakmem, or costs memory", hak_doctor,
      hak_doctor_help},
     {"explain", "tell why allocations of a process failed", hak_explain, hak_explain_help},

@@ -34,18 +34,6 @@ static inline void *api_aligned_at(size_t align_bytes, size_t bytes, uintptr_t s
                         : hak_heap_aligned_from(align_bytes, bytes, site);
 }
 
-/* False: not done, see api_free_slow. */
-HAK_ALWAYS_INLINE bool api_try_free(void *p)
-{
-    return HAK_HARDENED ? hak_hard_free(p) : hak_heap_try_free(p);
-}
-
-/* p is not NULL. False: it is no block of ours. */
-static inline bool api_free_slow(void *p)
-{
-    return !HAK_HARDENED && hak_heap_free_slow(p);
-}
-
 /* What the program may write. */
 static inline size_t api_usable_bytes(const void *p)
 {

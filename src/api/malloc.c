@@ -62,13 +62,15 @@ void *hak_operator_new(size_t size, void *(*failed)(size_t size))
 
 static HAK_NOINLINE void malloc_free_slow(void *p)
 {
-    if (p != NULL && HAK_UNLIKELY(!api_free_slow(p)))
+    if (p != NULL && HAK_UNLIKELY(!hak_heap_free_slow(p)))
         hak_foreign_free(p);
 }
 
 HAK_PUBLIC void hakmem_free(void *p)
 {
-    if (HAK_UNLIKELY(!api_try_free(p)))
+    if (HAK_HARDENED)
+        hak_hard_free(p, hak_foreign_free);
+    else if (HAK_UNLIKELY(!hak_heap_try_free(p)))
         malloc_free_slow(p);
 }
 
@@ -120,17 +122,12 @@ HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
     return hak_api_reallocarray(p, count, size, HAK_CALL_SITE());
 }
 
-/* A free that says more of its block; the hardened library checks that it is true. */
-static void malloc_free_claimed(void *p, const struct hak_claim *claim)
-{
-    if (p != NULL && !hak_hard_free_claimed(p, claim))
-        hak_foreign_free(p);
-}
-
+/* Frees that say more of their block; the hardened library checks that it is true. */
 HAK_PUBLIC void hakmem_free_sized(void *p, size_t size)
 {
     if (HAK_HARDENED)
-        malloc_free_claimed(p, &(struct hak_claim){.sized = true, .size_bytes = size});
+        hak_hard_free_claimed(p, &(struct hak_claim){.sized = true, .size_bytes = size},
+                              hak_foreign_free);
     else
         hakmem_free(p);
 }
@@ -138,9 +135,11 @@ HAK_PUBLIC void hakmem_free_sized(void *p, size_t size)
 HAK_PUBLIC void hakmem_free_aligned_sized(void *p, size_t alignment, size_t size)
 {
     if (HAK_HARDENED)
-        malloc_free_claimed(
-            p, &(struct hak_claim){
-                   .sized = true, .size_bytes = size, .aligned = true, .align_bytes = alignment});
+        hak_hard_free_claimed(
+            p,
+            &(struct hak_claim){
+                .sized = true, .size_bytes = size, .aligned = true, .align_bytes = alignment},
+            hak_foreign_free);
     else
         hakmem_free(p);
 }

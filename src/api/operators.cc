@@ -19,8 +19,11 @@ void *__alloc_token_memalign(std::size_t alignment, std::size_t size, std::size_
 void *hak_operator_new(std::size_t size, void *(*failed)(std::size_t size));
 [[noreturn]] void hak_os_die(const char *text);
 // The hardened library's: they know which operator calls. See operators_hardened.c.
-void *hak_hardened_new(std::size_t size, std::size_t alignment, int array);
-void hak_hardened_delete(void *p, int array, std::size_t size, std::size_t alignment);
+void *hak_hardened_new(std::size_t size, int array) noexcept;
+void *hak_hardened_new_aligned(std::size_t size, std::size_t alignment, int array) noexcept;
+void hak_hardened_delete(void *p, int array, std::size_t size) noexcept;
+void hak_hardened_delete_aligned(void *p, int array, std::size_t size,
+                                 std::size_t alignment) noexcept;
 }
 
 #ifndef HAK_HARDENED
@@ -68,7 +71,8 @@ static const std::size_t operators_unknown = static_cast<std::size_t>(-1); // a 
 static inline void *operators_try(std::size_t size, std::size_t alignment, bool array)
 {
     if (HAK_HARDENED)
-        return hak_hardened_new(size, alignment, array);
+        return alignment == 0 ? hak_hardened_new(size, array)
+                              : hak_hardened_new_aligned(size, alignment, array);
     return alignment == 0 ? hakmem_malloc(size) : hakmem_memalign(alignment, size);
 }
 
@@ -126,7 +130,8 @@ static inline void *operators_try_token(std::size_t size, std::size_t alignment,
                                         std::size_t token)
 {
     if (HAK_HARDENED)
-        return hak_hardened_new(size, alignment, array);
+        return alignment == 0 ? hak_hardened_new(size, array)
+                              : hak_hardened_new_aligned(size, alignment, array);
     return alignment == 0 ? __alloc_token_malloc(size, token)
                           : __alloc_token_memalign(alignment, size, token);
 }
@@ -161,8 +166,10 @@ static inline void *operators_new_nothrow(std::size_t size, std::size_t alignmen
 static inline void operators_delete(void *p, bool array, std::size_t size = operators_unknown,
                                     std::size_t alignment = 0) noexcept
 {
-    if (HAK_HARDENED)
-        hak_hardened_delete(p, array, size, alignment);
+    if (HAK_HARDENED && alignment == 0)
+        hak_hardened_delete(p, array, size);
+    else if (HAK_HARDENED)
+        hak_hardened_delete_aligned(p, array, size, alignment);
     else
         hakmem_free(p);
 }

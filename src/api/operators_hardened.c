@@ -6,30 +6,33 @@
 
 #include <errno.h>
 
-HAK_HIDDEN void *hak_hardened_new(size_t size, size_t alignment, int array);
-HAK_HIDDEN void hak_hardened_delete(void *p, int array, size_t size, size_t alignment);
+HAK_HIDDEN void *hak_hardened_new(size_t size, int array);
+HAK_HIDDEN void *hak_hardened_new_aligned(size_t size, size_t alignment, int array);
+HAK_HIDDEN void hak_hardened_delete(void *p, int array, size_t size);
+HAK_HIDDEN void hak_hardened_delete_aligned(void *p, int array, size_t size, size_t alignment);
 
-static enum hak_maker operators_maker(bool aligned, bool array)
+void *hak_hardened_new(size_t size, int array)
 {
-    if (aligned)
-        return array ? HAK_BY_ALIGNED_NEW_ARRAY : HAK_BY_ALIGNED_NEW;
-    return array ? HAK_BY_NEW_ARRAY : HAK_BY_NEW;
+    return hak_hard_new(size, array ? HAK_BY_NEW_ARRAY : HAK_BY_NEW);
 }
 
-/* alignment: 0 of the operators without one. */
-void *hak_hardened_new(size_t size, size_t alignment, int array)
+void *hak_hardened_new_aligned(size_t size, size_t alignment, int array)
 {
-    return hak_hard_alloc(size, alignment, operators_maker(alignment != 0, array));
+    return hak_hard_alloc(size, alignment, array ? HAK_BY_ALIGNED_NEW_ARRAY : HAK_BY_ALIGNED_NEW);
 }
 
-/* size: SIZE_MAX of the operators without one. */
-void hak_hardened_delete(void *p, int array, size_t size, size_t alignment)
+/* Both, size: SIZE_MAX of the operators without one. */
+void hak_hardened_delete(void *p, int array, size_t size)
 {
-    const struct hak_claim claim = {.maker = operators_maker(alignment != 0, array),
+    hak_hard_delete(p, array ? HAK_BY_NEW_ARRAY : HAK_BY_NEW, size, hak_foreign_free);
+}
+
+void hak_hardened_delete_aligned(void *p, int array, size_t size, size_t alignment)
+{
+    const struct hak_claim claim = {.maker = array ? HAK_BY_ALIGNED_NEW_ARRAY : HAK_BY_ALIGNED_NEW,
                                     .sized = size != SIZE_MAX,
-                                    .aligned = alignment != 0,
+                                    .aligned = true,
                                     .size_bytes = size,
                                     .align_bytes = alignment};
-    if (p != NULL && !hak_hard_free_claimed(p, &claim))
-        hak_foreign_free(p);
+    hak_hard_free_claimed(p, &claim, hak_foreign_free);
 }

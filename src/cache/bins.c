@@ -103,17 +103,6 @@ static void bins_refine(struct hak_heap *heap, unsigned cls)
     hak_heap_show_kinds_locked(heap);
 }
 
-/* The hardened build hands blocks out in an order that cannot be foreseen. */
-static void bins_shuffle(void **blocks, unsigned count)
-{
-    for (unsigned i = count; i > 1; i--) {
-        unsigned j = hak_os_random_below(i);
-        void *p = blocks[i - 1];
-        blocks[i - 1] = blocks[j];
-        blocks[j] = p;
-    }
-}
-
 /* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.
  */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -144,8 +133,8 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
     }
     if (got < want)
         memmove(ch->stack + 1, out - got, got * sizeof(void *));
-    if (HAK_HARDENED)
-        bins_shuffle(ch->stack + 1, got);
+    if (HAK_HARDENED) /* hands blocks out in an order that cannot be foreseen */
+        hak_os_shuffle(ch->stack + 1, got);
     hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
     return got;
 }
@@ -219,18 +208,35 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     return hak_cache_pop(&heap->front, cls * 2u);
 }
 
+/* A block of a bin whose slab was taken over by another heap. */
+static void bins_return_foreign(unsigned cls, void *p)
+{
+    size_t slot = hak_slot_of(p);
+    uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
+    if (HAK_UNLIKELY(entry >> HAK_TAG_SHIFT == 0 || (entry & HAK_KIND_MASK) != cls * 2))
+        hak_misuse(HAK_DOUBLE_FREE, p, cls); /* its slab went, as all was free */
+    struct hak_slab *s = hak_slab_of_slot(slot, hak_class(cls));
+    unsigned index = hak_block_checked_index(cls, p);
+    if (hak_slab_free_remote_any(s, index / 64, 1ull << (index % 64)))
+        hak_inbox_push_any(s);
+}
+
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     const struct hak_class *c = hak_class(cls);
     uint32_t entry = heap->front.tag | cls * 2;
     void **end = ch->stack + 1 + count;
+    unsigned freed = count;
     if (count == 0)
         return; /* the class may have no stack yet */
     for (void **at = ch->stack + 1; at < end;) {
         size_t slot = hak_slot_of(*at);
-        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry))
-            hak_misuse(HAK_DOUBLE_FREE, *at, cls); /* its slab went, as all was free */
+        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {
+            bins_return_foreign(cls, *at++);
+            freed--;
+            continue;
+        }
         struct hak_slab *s = hak_slab_of_slot(slot, c);
         unsigned put = hak_slab_put_owner(s, c, at, (unsigned)(end - at));
         if (HAK_UNLIKELY(put == 0))
@@ -246,7 +252,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     HAK_PROBE2(drain, cls, count);
     HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
               {"left", hak_bin_blocks(heap, cls)});
-    hak_heap_freed_locked(heap, cls, count);
+    hak_heap_freed_locked(heap, cls, freed);
 }
 
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)

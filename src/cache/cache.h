@@ -128,6 +128,7 @@ struct hak_heap {
     _Atomic(uint32_t) inbox_slabs;    /* in it, about: tells others when to collect */
     struct hak_heap *next_heap;       /* all heaps; constant once in the list */
     struct hak_heap *next_free;       /* under the registry's lock */
+    struct hak_heap *looked_at;       /* the last in which a slab to take over was looked for */
     _Atomic(uintptr_t) thread;        /* whose it is, hak_os_this_thread(); 0: nobody's */
     bool dead;                        /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
@@ -189,9 +190,12 @@ HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, vo
     return true;
 }
 
+/* In the hardened build neighbours in time are not neighbours in place: more than one word of a
+ * slab is filled at a time. */
 static inline struct hak_outbox_group *hak_outbox_group_of(struct hak_heap *heap, const void *p)
 {
-    return &heap->outbox[((uintptr_t)p / HAK_SLOT_BYTES) % HAK_OUTBOX_GROUPS];
+    return &heap->outbox[(uintptr_t)p / (HAK_HARDENED ? HAK_PAGE_BYTES : HAK_SLOT_BYTES) %
+                         HAK_OUTBOX_GROUPS];
 }
 
 static inline uintptr_t hak_outbox_place(unsigned cls, const void *p, uint64_t index)

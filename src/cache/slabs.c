@@ -97,6 +97,15 @@ static struct hak_slab *slabs_pick_of_group_locked(struct hak_heap *heap, unsign
     return NULL;
 }
 
+/* Both heaps' locks are held. */
+static void slabs_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
+{
+    hak_heap_disown_locked(from, s);
+    hak_heap_own_locked(heap, s);
+    hak_pool_count_adoption(s->cls);
+    hak_count_owner(&heap->stats.adopted_slabs, 1u);
+}
+
 /* Stage 0: a slab whose owner ended. */
 static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned cls)
 {
@@ -105,13 +114,52 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
         return NULL;
     hak_heap_collect_locked(orphans);
     struct hak_slab *s = slabs_pick_of_group_locked(orphans, cls, heap->group);
-    if (s != NULL) {
-        hak_heap_disown_locked(orphans, s);
-        hak_heap_own_locked(heap, s);
-        hak_pool_count_adoption(cls);
-        hak_count_owner(&heap->stats.adopted_slabs, 1u);
-    }
+    if (s != NULL)
+        slabs_adopt_locked(heap, orphans, s);
     hak_unlock(&orphans->lock);
+    return s;
+}
+
+/* A slab that is worth it: half of its blocks at least were used and are free. */
+static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls,
+                                                     unsigned group)
+{
+    struct hak_slab *s = sleeper->classes[cls].lists[HAK_LIST_FULL - 1];
+    for (unsigned i = 0; s != NULL && i < ADOPT_LOOK_AT; i++, s = s->next)
+        if (s->group == group && hak_load_relaxed(&s->free_blocks) * 2u >= hak_class(cls)->blocks)
+            return s;
+    return NULL;
+}
+
+/* What the search for one may cost, beside a slab's worth of page faults. */
+#define HEAPS_LOOK_AT 32u
+#define SLEEPERS_LOOK_AT 4u
+
+/* Stage 0 as well: a slab of a thread that has not come by since others freed into its slabs: it
+ * sleeps, waits for a processor, or is about to end. What it has of the slab in its bins returns as
+ * other threads' blocks do. Before memory that nobody uses, as more of that would be touched while
+ * this lies there: with more threads than processors, most owners wait. */
+static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *s = NULL;
+    struct hak_heap *h = heap->looked_at != NULL ? heap->looked_at : heap;
+    const struct hak_heap *begin = h;
+    for (unsigned looked = 0, sleepers = 0; looked < HEAPS_LOOK_AT && sleepers < SLEEPERS_LOOK_AT;
+         looked++) {
+        h = h->next_heap != NULL ? h->next_heap : hak_cache_first_heap();
+        if (h != heap && h != hak_orphans && hak_load_relaxed(&h->inbox) != NULL &&
+            hak_heap_try_lock_whole(h)) {
+            sleepers++;
+            hak_heap_collect_locked(h);
+            s = slabs_pick_of_sleeper_locked(h, cls, heap->group);
+            if (s != NULL)
+                slabs_adopt_locked(heap, h, s);
+            hak_unlock(&h->lock);
+        }
+        if (s != NULL || h == begin)
+            break;
+    }
+    heap->looked_at = h;
     return s;
 }
 
@@ -119,7 +167,9 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
 static struct hak_slab *slabs_try_find_locked(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *s = hak_heap_pick_locked(heap, cls);
-    return s != NULL ? s : slabs_try_adopt_locked(heap, cls);
+    if (s == NULL)
+        s = slabs_try_adopt_locked(heap, cls);
+    return s != NULL ? s : slabs_try_take_over_locked(heap, cls);
 }
 
 /* The class is over its soft cap: all heaps take in what was freed into their slabs, so that the

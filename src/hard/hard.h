@@ -30,6 +30,7 @@ enum hak_maker {
 /* align_bytes: 0, or a power of two. NULL and ENOMEM when there is no memory. All of it reads as
  * zero. */
 void *hak_hard_malloc(size_t size_bytes);
+void *hak_hard_new(size_t size_bytes, enum hak_maker maker);
 void *hak_hard_alloc(size_t size_bytes, size_t align_bytes, enum hak_maker maker);
 
 /* What the caller of a free says of the block. */
@@ -39,9 +40,14 @@ struct hak_claim {
     size_t size_bytes, align_bytes;
 };
 
-/* Both: false when p is no block of ours, or is NULL; nothing was done then. */
-bool hak_hard_free(void *p);
-bool hak_hard_free_claimed(void *p, const struct hak_claim *claim);
+/* What is to be done with a pointer that is not NULL and no block of ours: the end of each free,
+ * which so needs no frame. */
+typedef void hak_free_foreign(void *p);
+
+void hak_hard_free(void *p, hak_free_foreign *foreign);
+void hak_hard_free_claimed(void *p, const struct hak_claim *claim, hak_free_foreign *foreign);
+/* The usual operators; size_bytes: SIZE_MAX of those without one. */
+void hak_hard_delete(void *p, enum hak_maker maker, size_t size_bytes, hak_free_foreign *foreign);
 /* p is not NULL, size_bytes > 0; false as above. *out is NULL when there is no memory: the block is
  * as it was. */
 bool hak_hard_realloc(void *p, size_t size_bytes, void **out);

@@ -12,6 +12,8 @@
 #define HARD_MAKER_MASK (7u << HARD_MAKER_SHIFT)
 #define HARD_ALIGN_SHIFT 20
 #define HARD_ALIGN_MASK (63u << HARD_ALIGN_SHIFT)
+#define HARD_WARM 1u   /* large blocks only: every page has been in use before; see large.c */
+#define HARD_ZEROED 2u /* large blocks only: freed, and stays accessible */
 #define HARD_GUARD_FRONT (1u << 26) /* large blocks only, as the next three */
 #define HARD_GUARD_BACK (1u << 27)
 #define HARD_SEALED (1u << 28) /* no page of it can be accessed */
@@ -25,17 +27,23 @@ static inline uint32_t hard_how(size_t align_bytes, enum hak_maker maker)
            hak_log2_ceil(align_bytes) << HARD_ALIGN_SHIFT;
 }
 
-/* What a free claims, as a word and the bits of it that have to agree. */
+/* What a free claims, as a word and the bits of it that have to agree: two registers. */
 struct hard_claim {
     uint32_t word, mask;
     size_t size_bytes;
 };
 
+#define HARD_LARGE 0xFFu /* in the place of a class */
+#define HARD_LINES 4u
+#define HARD_PLACES 300u
+#define HARD_LARGE_KEPT 16u
+
 extern HAK_HIDDEN struct hard {
     uint64_t secret[2];  /* canaries are made of; [1] is odd, and 0 before the first block */
-    uint32_t maker_mask; /* HARD_MAKER_MASK, or 0 */
-    uint8_t line_of_class[HAK_CLASSES];
-    size_t kept_most_bytes; /* of large blocks in a thread's quarantine */
+    uint32_t claim_mask; /* of every free: HARD_LIVE, and HARD_MAKER_MASK unless it is turned off */
+    uint8_t line_of_kind[HAK_KIND_CLASSES]; /* the quarantine's */
+    uint16_t place_behind[HARD_PLACES];     /* in the same line, which has no end */
+    size_t kept_most_bytes;                 /* of large blocks in a thread's quarantine */
 } hak_hard;
 
 /* --- canaries --- */
@@ -54,118 +62,187 @@ static inline uint64_t hard_load(const void *at)
     return value;
 }
 
-/* Both: `room` > 0 bytes lie between the `bytes` that were asked for and the end of the block. */
-static inline void hard_canary_put(char *p, size_t bytes, size_t room)
+/* A canary of which there is only room for a part ends where the block ends: the word that it is
+ * the upper part of begins in what was asked for. */
+struct hard_place {
+    char *at;
+    unsigned shift; /* bits of the word that are the program's */
+};
+
+HAK_ALWAYS_INLINE struct hard_place hard_canary_place(const char *p, size_t bytes,
+                                                      size_t block_bytes)
 {
-    uint64_t canary = hard_canary(p);
-    if (HAK_LIKELY(room >= sizeof canary)) {
-        __builtin_memcpy(p + bytes, &canary, sizeof canary);
-        return;
-    }
-    for (; room > 0; room--, canary >>= 8)
-        p[bytes++] = (char)canary;
+    size_t at = hak_min(bytes, block_bytes - sizeof(uint64_t));
+    return (struct hard_place){.at = (char *)p + at, .shift = 8 * (unsigned)(bytes - at)};
 }
 
-/* The canary is whole, and behind it is nothing but zeros. */
-static inline bool hard_canary_holds(const char *p, size_t bytes, size_t room)
+/* Both: what was asked for reads as zero, or is kept as it is. */
+HAK_ALWAYS_INLINE void hard_canary_put_new(char *p, size_t bytes, size_t block_bytes)
 {
-    const char *end = p + bytes + room;
-    uint64_t wrong = hard_canary(p);
-    if (HAK_UNLIKELY(room < sizeof wrong)) {
-        unsigned shift = 64 - 8 * (unsigned)room;
-        return ((hard_load(end - sizeof wrong) ^ wrong << shift) >> shift) == 0;
-    }
-    wrong ^= hard_load(p + bytes);
-    const char *rest = p + bytes + sizeof wrong;
-    if ((size_t)(end - rest) < sizeof wrong) /* the last word is the canary's in part */
-        return wrong == 0 &&
-               (rest == end || hard_load(end - sizeof wrong) >> (64 - 8 * (end - rest)) == 0);
-    for (const char *at = end - sizeof wrong; at > rest; at -= sizeof wrong)
-        wrong |= hard_load(at);
-    return (wrong | hard_load(rest)) == 0;
+    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
+    uint64_t word = hard_canary(p) << place.shift;
+    __builtin_memcpy(place.at, &word, sizeof word);
 }
 
-/* --- zeros; p and bytes are multiples of 16, bytes > 0 --- */
+static inline void hard_canary_put(char *p, size_t bytes, size_t block_bytes)
+{
+    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
+    uint64_t word = hard_load(place.at) & ~(UINT64_MAX << place.shift);
+    word |= hard_canary(p) << place.shift;
+    __builtin_memcpy(place.at, &word, sizeof word);
+}
+
+/* 0: the canary is whole. */
+HAK_ALWAYS_INLINE uint64_t hard_canary_wrong(const char *p, struct hard_place place)
+{
+    return (hard_load(place.at) ^ hard_canary(p) << place.shift) >> place.shift;
+}
+
+/* --- zeros --- */
 
 typedef uint64_t hard_vector __attribute__((vector_size(16), may_alias));
 
-static inline bool hard_is_zero(const char *p, size_t bytes)
+HAK_ALWAYS_INLINE hard_vector hard_vector_at(const char *p)
 {
-    const char *end = p + bytes;
-    hard_vector any = {0, 0};
-    for (; p + 64 <= end; p += 64) {
-        const hard_vector *at = (const hard_vector *)(const void *)p;
-        any |= (at[0] | at[1]) | (at[2] | at[3]);
-    }
-    for (; p < end; p += 16)
-        any |= *(const hard_vector *)(const void *)p;
-    return (any[0] | any[1]) == 0;
+    return *(const hard_vector *)(const void *)p;
 }
 
-#define HARD_ZERO_INLINE_BYTES 256u /* beyond that a call is worth it */
-
-static inline void hard_zero(char *p, size_t bytes)
+HAK_ALWAYS_INLINE bool hard_vector_is_zero(hard_vector v)
 {
-    if (HAK_UNLIKELY(bytes > HARD_ZERO_INLINE_BYTES)) {
-        __builtin_memset(p, 0, bytes);
+    return (v[0] | v[1]) == 0;
+}
+
+/* p and bytes are multiples of 16, bytes > 0. What is no multiple of 64 is looked at in part twice,
+ * which takes fewer branches. */
+HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
+{
+    const char *last = p + bytes - 16;
+    if (bytes < 64)
+        return hard_vector_is_zero(hard_vector_at(p) | hard_vector_at(last) |
+                                   hard_vector_at(p + (bytes / 2 & ~(size_t)15)));
+    hard_vector any = hard_vector_at(last), also = hard_vector_at(last - 16);
+    any |= hard_vector_at(last - 32);
+    also |= hard_vector_at(last - 48);
+    for (last -= 48; p < last; p += 64) {
+        any |= hard_vector_at(p);
+        also |= hard_vector_at(p + 16);
+        any |= hard_vector_at(p + 32);
+        also |= hard_vector_at(p + 48);
+    }
+    return hard_vector_is_zero(any | also);
+}
+
+#define HARD_ZERO_INLINE_BYTES 512u /* beyond that a call of memset is worth it */
+
+HAK_ALWAYS_INLINE void hard_vector_clear(char *p)
+{
+    *(hard_vector *)(void *)p = (hard_vector){0, 0};
+}
+
+/* The same way. */
+HAK_ALWAYS_INLINE void hard_zero(char *p, size_t bytes)
+{
+    char *last = p + bytes - 16;
+    if (bytes < 64) {
+        hard_vector_clear(p);
+        hard_vector_clear(p + (bytes / 2 & ~(size_t)15));
+        hard_vector_clear(last);
         return;
     }
-    const char *end = p + bytes;
-    do {
-        *(hard_vector *)(void *)p = (hard_vector){0, 0};
-        p += 16;
+    hard_vector_clear(last - 48);
+    hard_vector_clear(last - 32);
+    hard_vector_clear(last - 16);
+    hard_vector_clear(last);
+    for (last -= 48; p < last; p += 64) {
         HAK_OPAQUE(p); /* or the compiler makes a call of memset of it */
-    } while (p < end);
+        hard_vector_clear(p);
+        hard_vector_clear(p + 16);
+        hard_vector_clear(p + 32);
+        hard_vector_clear(p + 48);
+    }
+}
+
+/* All from `at` to `end` is zero, the first 8 bytes of which were just made so: at least those. */
+HAK_ALWAYS_INLINE bool hard_rest_is_zero(const char *at, const char *end)
+{
+    uint64_t any = hard_load(end - sizeof any);
+    if (end - at > 16) {
+        hard_vector more = {hard_load(at + sizeof any), 0};
+        const char *q = end;
+        do {
+            q -= 16;
+            more |= hard_vector_at(q);
+        } while (q > at + 16);
+        any |= more[0] | more[1];
+    }
+    return any == 0;
+}
+
+/* The canary is whole, and behind it is nothing but zeros. The first takes it away. */
+HAK_ALWAYS_INLINE bool hard_canary_take(char *p, size_t bytes, size_t block_bytes)
+{
+    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
+    if (HAK_UNLIKELY(hard_canary_wrong(p, place) != 0))
+        return false;
+    const uint64_t zero = 0;
+    __builtin_memcpy(place.at, &zero, sizeof zero);
+    return hard_rest_is_zero(place.at, p + block_bytes);
+}
+
+static inline bool hard_canary_holds(const char *p, size_t bytes, size_t block_bytes)
+{
+    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
+    if (hard_canary_wrong(p, place) != 0)
+        return false;
+    const char *q = place.at + sizeof(uint64_t);
+    uint64_t any = 0;
+    for (; q + sizeof any <= p + block_bytes; q += sizeof any)
+        any |= hard_load(q);
+    for (; q < p + block_bytes; q++)
+        any |= (uint64_t)*q;
+    return any == 0;
 }
 
 /* --- quarantine.c --- */
 
-#define HARD_LARGE 0xFFu /* in the place of a class */
-#define HARD_LINES 4u
-#define HARD_PLACES 300u
-#define HARD_LARGE_KEPT 16u
-
 /* One a thread, its own alone. */
 struct hard_thread {
-    _Atomic(bool) busy; /* closed, or half changed: a signal handler has interrupted a free */
+    _Atomic(bool) busy; /* closed, or half changed */
     uint8_t end_rounds;
-    struct {
-        uint8_t turn, mask;
-        uint16_t first;
-    } lines[HARD_LINES];
-    void *places[HARD_PLACES]; /* of all lines; NULL where nothing has been yet */
-    unsigned large_count;      /* oldest first */
-    size_t large_bytes;        /* of their ranges */
+    uint16_t oldest[HARD_LINES]; /* the place of each line's */
+    void *places[HARD_PLACES];   /* of all lines; NULL where nothing has been yet */
+    uint8_t bins[HARD_PLACES];   /* that the blocks will go to; HAK_KIND_CLOSED: by the slow path */
+    unsigned large_count;        /* oldest first */
+    size_t large_bytes;          /* of their ranges */
     size_t large_resident_bytes;
     char *large[HARD_LARGE_KEPT];
 };
 extern HAK_HIDDEN __thread struct hard_thread *hak_hard_self;
 
+static inline struct hard_claim hard_claim_of_free(void)
+{
+    return (struct hard_claim){.word = HARD_LIVE | HAK_BY_MALLOC, .mask = hak_hard.claim_mask};
+}
+
 /* The calling thread's quarantine, marked as busy; NULL: it has none, or not now. */
 struct hard_thread *hak_hard_quarantine_slow(void);
-/* Gives a block back to heap. */
+/* Gives a block back to heap; NULL: does nothing. */
 void hak_hard_release_slow(void *p);
 
-/* Puts a block whose word says freed in the place of the oldest in its line, and gives that back.
- */
-HAK_ALWAYS_INLINE void hard_quarantine(void *p, unsigned cls)
+/* Puts a block whose word says freed in the place of the oldest in its line, and gives that back:
+ * `bin` is the kind of this thread's that it will go to, HAK_KIND_CLOSED for another thread's
+ * block. The quarantine is not busy. (A signal handler that frees while it interrupts this may lose
+ * a block to no bin, or give one to two, as with any bin: not allowed.) */
+HAK_ALWAYS_INLINE void hard_quarantine(struct hard_thread *t, void *p, unsigned line, uint64_t bin)
 {
-    struct hard_thread *t = hak_hard_self;
-    if (HAK_UNLIKELY(hak_load_relaxed(&t->busy))) {
-        t = hak_hard_quarantine_slow();
-        if (t == NULL) {
-            hak_hard_release_slow(p);
-            return;
-        }
-    }
-    hak_store_relaxed(&t->busy, true);
-    unsigned line = hak_hard.line_of_class[cls];
-    void **place = &t->places[t->lines[line].first + (t->lines[line].turn++ & t->lines[line].mask)];
-    void *oldest = *place;
-    *place = p;
-    if (HAK_LIKELY(oldest != NULL) && HAK_UNLIKELY(!hak_heap_try_free(oldest)))
+    unsigned place = t->oldest[line];
+    t->oldest[line] = hak_hard.place_behind[place];
+    void *oldest = t->places[place];
+    uint64_t oldest_bin = t->bins[place];
+    t->places[place] = p;
+    t->bins[place] = (uint8_t)bin;
+    if (HAK_UNLIKELY(!hak_cache_push(hak_self, oldest_bin, oldest)))
         hak_hard_release_slow(oldest);
-    hak_store_relaxed(&t->busy, false);
 }
 
 /* --- large.c --- */
@@ -184,7 +261,8 @@ void hak_hard_large_evict(struct hard_thread *t);
 
 _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_underflow(const void *p, size_t bytes);
-_Noreturn void hak_hard_written_after_free(const char *p, unsigned cls);
+/* Of what of the block is not zero the first is named. */
+_Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_double_free(const void *p, unsigned cls);
 /* The block's `word` and size do not fit the claim. */
 _Noreturn void hak_hard_mismatch(const void *p, unsigned cls, uint32_t word, size_t bytes,

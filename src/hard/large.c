@@ -10,27 +10,32 @@
  * it stays zero. A block aligned to more than a page begins its range and has no guard in front.
  *
  * A freed block is inaccessible as a whole while it is in its thread's quarantine. A block of the
- * same size may be made of the oldest there: then two calls of the system do for all. The map's
- * entry says whether a block is live or kept; whoever changes it owns the block. Each guard costs
- * the process a mapping: beyond GUARDED_MOST blocks there are canaries only (a process has 65,530
- * mappings), and no quarantine. */
+ * same size may be made of the oldest there; all its pages are in memory then, and it is "warm":
+ * from then on it is made zero when it is freed and looked at when it leaves the quarantine, as a
+ * small one, which takes no call of the system (and less time than to make it inaccessible and
+ * accessible again, a tenth of a microsecond a page each). The map's entry says whether a block is
+ * live or kept; whoever changes it owns the block. Each guard costs the process a mapping: beyond
+ * GUARDED_MOST blocks there are canaries only (a process has 65,530 mappings), and no quarantine.
+ */
 #include "hard/hard_internal.h"
 
 #include <string.h>
 
 #define GUARDED_MOST 8192u
 /* In a quarantine: blocks that wait at least, so that none is used again at once; addresses, and
- * their share of RLIMIT_AS; pages in memory, of all blocks together and of one: what is larger goes
- * without its pages. */
+ * their share of RLIMIT_AS; pages in memory: of what is larger than its part of that, the pages go
+ * at once. */
 #define KEPT_LEAST 4u
 #define KEPT_MOST_BYTES ((uint64_t)256 << 20)
 #define KEPT_SHARE_OF_LIMIT 64u
-#define RESIDENT_MOST_BYTES ((size_t)4 << 20)
-#define RESIDENT_ONE_MOST_BYTES ((size_t)1 << 20)
+#define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
+#define RESIDENT_ALL_BYTES ((size_t)10 << 20) /* of all threads together, or, if that is more, */
+#define RESIDENT_SHARE 4u                     /* this part of all large blocks */
 
 static _Atomic(uint32_t) large_guarded;
 /* In all quarantines. */
 static _Atomic(size_t) large_kept_bytes[2], large_kept_blocks[2]; /* large, huge */
+static _Atomic(size_t) large_kept_resident_bytes;
 
 static uint32_t large_entry(const void *range)
 {
@@ -48,7 +53,7 @@ static size_t large_range_bytes(const void *range)
     return hak_large_usable_bytes(range, large_entry(range) & ~HAK_KIND_KEPT);
 }
 
-/* --- guards and canary --- */
+/* --- guards, canary, zeros --- */
 
 static size_t large_end(const struct hak_note *note) /* of the pages that can be accessed */
 {
@@ -61,7 +66,7 @@ static void large_seal(char *range, struct hak_note *note)
     size_t room = end - note->front_bytes - note->bytes;
     memset(range + end - room, 0, room);
     if (room != 0)
-        hard_canary_put(range + note->front_bytes, note->bytes, room);
+        hard_canary_put(range + note->front_bytes, note->bytes, note->bytes + room);
     if (hak_add_relaxed(&large_guarded, 1u) >= GUARDED_MOST) {
         hak_sub_relaxed(&large_guarded, 1u);
         return;
@@ -78,8 +83,9 @@ static void large_seal(char *range, struct hak_note *note)
 /* Makes all of a range accessible. False: the system refuses. */
 static bool large_unseal(char *range, struct hak_note *note)
 {
-    const uint32_t all = HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED;
-    if (!(note->how & all))
+    const uint32_t all =
+        HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED | HARD_WARM | HARD_ZEROED;
+    if (!(note->how & (all & ~(HARD_WARM | HARD_ZEROED))))
         return true;
     if (hak_os_protect(range, large_range_bytes(range), true) != 0)
         return false;
@@ -93,14 +99,24 @@ static void large_check(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
     size_t room = large_end(note) - note->front_bytes - note->bytes;
-    if (room != 0 && !hard_canary_holds(p, note->bytes, room))
+    if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
         !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
 }
 
-/* --- allocation --- */
+/* The same for a freed block that has stayed accessible: it is zero from end to end. */
+static void large_check_zeroed(const char *range, const struct hak_note *note)
+{
+    const char *p = range + note->front_bytes;
+    if (hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
+        return;
+    if (note->front_bytes > HAK_PAGE_BYTES &&
+        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        hak_hard_underflow(p, note->bytes);
+    hak_hard_written_after_free(p, HARD_LARGE, large_end(note) - note->front_bytes);
+}
 
 /* --- what a thread keeps --- */
 
@@ -123,6 +139,7 @@ static void large_count(struct hard_thread *t, const char *range, const struct h
     bool huge = (large_entry(range) & ~HAK_KIND_KEPT) == HAK_KIND_HUGE;
     t->large_bytes += sign * range_bytes;
     t->large_resident_bytes += sign * large_resident_bytes(note);
+    hak_add_relaxed(&large_kept_resident_bytes, sign * large_resident_bytes(note));
     hak_add_relaxed(&large_kept_bytes[huge], sign * range_bytes);
     hak_add_relaxed(&large_kept_blocks[huge], sign);
 }
@@ -159,24 +176,64 @@ static char *large_try_kept(size_t bytes)
     return NULL;
 }
 
+/* Gives a freed block's range back to heap. */
+static void large_release(char *range)
+{
+    _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
+    uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
+    struct hak_note *note = large_note(hak_slot_of(range), kind);
+    if (!(note->how & HARD_PURGED))
+        hak_os_purge(range, large_range_bytes(range));
+    if (!large_unseal(range, note))
+        return; /* given up: the addresses stay inaccessible */
+    hak_store_relaxed(entry, kind);
+    hak_large_free(range, kind);
+}
+
+/* A freed block that is zero is to end at `end`: the guard behind it moves. */
+static bool large_move_guard(char *range, const struct hak_note *note, size_t end)
+{
+    size_t before = large_end(note);
+    if (end < before)
+        return hak_os_protect(range + end, before - end, false) == 0;
+    if (end > before) {
+        if (hak_os_protect(range + before, end - before, true) != 0)
+            return false;
+        memset(range + before, 0, end - before);
+    }
+    return true;
+}
+
+/* What can be accessed of a sealed range is zero, and ends at `end`. */
+static bool large_unseal_zero(char *range, const struct hak_note *note, size_t end)
+{
+    if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0)
+        return false;
+    if (!(note->how & HARD_PURGED))
+        memset(range + HAK_PAGE_BYTES, 0, end - HAK_PAGE_BYTES);
+    return true;
+}
+
 /* Makes a block of a kept range, whose guards stay where they are. False: the system refuses. */
 static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t how)
 {
     _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
     uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
     struct hak_note *note = large_note(hak_slot_of(range), kind);
-    const uint32_t guards = HARD_GUARD_FRONT | HARD_GUARD_BACK;
-    struct hak_note now = {
-        .bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how | guards};
+    how |= HARD_GUARD_FRONT | HARD_GUARD_BACK | (note->how & HARD_PURGED ? 0 : HARD_WARM);
+    struct hak_note now = {.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     size_t end = large_end(&now);
-    if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0)
+    if (note->how & HARD_ZEROED) {
+        large_check_zeroed(range, note);
+        if (!large_move_guard(range, note, end))
+            return false;
+    } else if (!large_unseal_zero(range, note, end)) {
         return false;
-    if (!(note->how & HARD_PURGED))
-        memset(range + HAK_PAGE_BYTES, 0, end - HAK_PAGE_BYTES);
+    }
     *note = now;
     size_t room = end - front - size_bytes;
     if (room != 0)
-        hard_canary_put(range + front, size_bytes, room);
+        hard_canary_put(range + front, size_bytes, size_bytes + room);
     hak_store_release(entry, kind); /* ORDER: [large-entry] the note is whole */
     return true;
 }
@@ -204,8 +261,11 @@ void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
     if (guard_in_front)
         front = end - hak_round_up(hak_max(size_bytes, 1), hak_max(align, HAK_ALIGNMENT));
     char *range = guard_in_front ? large_try_kept(end + HAK_PAGE_BYTES) : NULL;
-    if (range != NULL && large_revive(range, size_bytes, front, how))
-        return range + front;
+    if (range != NULL) {
+        if (large_revive(range, size_bytes, front, how))
+            return range + front;
+        large_release(range);
+    }
     range = large_take(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), &zero);
     if (range == NULL)
         return NULL;
@@ -239,48 +299,74 @@ static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
     return range;
 }
 
-/* Gives a freed block's range back to heap. */
-static void large_release(char *range)
-{
-    _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
-    uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
-    struct hak_note *note = large_note(hak_slot_of(range), kind);
-    if (!(note->how & HARD_PURGED))
-        hak_os_purge(range, large_range_bytes(range));
-    if (!large_unseal(range, note))
-        return; /* given up: the addresses stay inaccessible */
-    hak_store_relaxed(entry, kind);
-    hak_large_free(range, kind);
-}
-
 void hak_hard_large_evict(struct hard_thread *t)
 {
     char *range = t->large[0];
-    large_count(t, range, large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT),
-                (size_t)-1);
+    const struct hak_note *note =
+        large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
+    if (note->how & HARD_ZEROED)
+        large_check_zeroed(range, note);
+    large_count(t, range, note, (size_t)-1);
     memmove(&t->large[0], &t->large[1], --t->large_count * sizeof t->large[0]);
     large_release(range);
 }
 
-/* The block goes to quarantine, if it can be made inaccessible. */
+/* What the quarantines may have in memory together. */
+static size_t large_resident_most(void)
+{
+    struct hak_large_stats all;
+    hak_large_stats(&all);
+    return hak_max((all.large_bytes + all.huge_bytes) / RESIDENT_SHARE, RESIDENT_ALL_BYTES);
+}
+
+/* Makes a freed block such that nobody can use it, or at least not without being seen. False: the
+ * system refuses. */
+static bool large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
+{
+    if (note->bytes > most / (KEPT_LEAST + 1)) { /* so that more than wait fit */
+        if (hak_os_protect(range, range_bytes, false) != 0)
+            return false;
+        note->how |= HARD_SEALED;
+        if (hak_os_purge(range, range_bytes) == 0)
+            note->how |= HARD_PURGED;
+        return true;
+    }
+    if (note->how & HARD_WARM) {
+        memset(range + note->front_bytes, 0, large_end(note) - note->front_bytes);
+        note->how |= HARD_ZEROED;
+        return true;
+    }
+    if (hak_os_protect(range, range_bytes, false) != 0)
+        return false;
+    note->how |= HARD_SEALED;
+    return true;
+}
+
+static bool large_fits(const struct hard_thread *t, const struct hak_note *note, size_t range_bytes,
+                       size_t most)
+{
+    size_t more = large_resident_bytes(note);
+    return t->large_count < HARD_LARGE_KEPT &&
+           t->large_bytes + range_bytes <= hak_hard.kept_most_bytes &&
+           (t->large_resident_bytes + more <= RESIDENT_BYTES ||
+            hak_load_relaxed(&large_kept_resident_bytes) + more <= most);
+}
+
+/* The block goes to quarantine, if it can be put away. */
 static void large_keep(char *range, struct hak_note *note)
 {
     struct hard_thread *t = hak_hard_self;
     size_t range_bytes = large_range_bytes(range);
+    size_t most = large_resident_most();
     if (hak_load_relaxed(&t->busy))
         t = hak_hard_quarantine_slow();
     if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes ||
-        hak_os_protect(range, range_bytes, false) != 0) {
+        !large_put_away(range, note, range_bytes, most)) {
         large_release(range);
         return;
     }
     hak_store_relaxed(&t->busy, true);
-    note->how |= HARD_SEALED;
-    if (note->bytes > RESIDENT_ONE_MOST_BYTES && hak_os_purge(range, range_bytes) == 0)
-        note->how |= HARD_PURGED;
-    while (t->large_count == HARD_LARGE_KEPT ||
-           t->large_bytes + range_bytes > hak_hard.kept_most_bytes ||
-           t->large_resident_bytes + large_resident_bytes(note) > RESIDENT_MOST_BYTES)
+    while (t->large_count > 0 && !large_fits(t, note, range_bytes, most))
         hak_hard_large_evict(t);
     large_count(t, range, note, 1);
     t->large[t->large_count++] = range;
@@ -316,7 +402,7 @@ static void large_resize(char *range, struct hak_note *note, size_t bytes)
     note->bytes = bytes;
     size_t room = large_end(note) - note->front_bytes - bytes;
     if (room != 0)
-        hard_canary_put(range + note->front_bytes, bytes, room);
+        hard_canary_put(range + note->front_bytes, bytes, bytes + room);
 }
 
 static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note, size_t bytes)
@@ -343,8 +429,7 @@ bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **o
     char *range = large_live(p, entry, &note);
     if (range == NULL)
         return false;
-    const struct hard_claim claim = {.word = HARD_LIVE | HAK_BY_MALLOC,
-                                     .mask = HARD_LIVE | hak_hard.maker_mask};
+    const struct hard_claim claim = hard_claim_of_free();
     hak_heap_notice_fork();
     if ((note->how ^ claim.word) & claim.mask)
         hak_hard_mismatch(p, HARD_LARGE, note->how, note->bytes, &claim);

@@ -9,9 +9,10 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <string.h>
 
 static const struct {
-    uint16_t places; /* a power of two, at most 256 */
+    uint16_t places;
     uint16_t most_bytes;
 } quarantine_lines[HARD_LINES] = {{256, 256}, {32, 2048}, {8, 16384}, {4, UINT16_MAX}};
 _Static_assert(256 + 32 + 8 + 4 == HARD_PLACES, "all lines have their places");
@@ -30,7 +31,7 @@ static struct {
 
 HAK_NOINLINE void hak_hard_release_slow(void *p)
 {
-    if (!hak_heap_try_free(p))
+    if (p != NULL && !hak_heap_try_free(p))
         hak_heap_free_slow(p);
 }
 
@@ -41,9 +42,9 @@ void hak_hard_flush(void)
         return;
     hak_store_relaxed(&t->busy, true);
     for (unsigned i = 0; i < HARD_PLACES; i++) {
-        if (t->places[i] != NULL)
-            hak_hard_release_slow(t->places[i]);
+        hak_hard_release_slow(t->places[i]);
         t->places[i] = NULL;
+        t->bins[i] = HAK_KIND_CLOSED;
     }
     while (t->large_count > 0)
         hak_hard_large_evict(t);
@@ -75,19 +76,26 @@ static void quarantine_start_locked(void)
         while (line + 1 < HARD_LINES &&
                hak_class(cls)->size_bytes > quarantine_lines[line].most_bytes)
             line++;
-        hak_hard.line_of_class[cls] = (uint8_t)line;
+        hak_hard.line_of_kind[cls * 2] = (uint8_t)line;
+    }
+    unsigned place = 0;
+    for (line = 0; line < HARD_LINES; line++) {
+        unsigned first = place;
+        for (; place + 1 < first + quarantine_lines[line].places; place++)
+            hak_hard.place_behind[place] = (uint16_t)(place + 1);
+        hak_hard.place_behind[place++] = (uint16_t)first;
     }
 }
 
 static void quarantine_set_up(struct hard_thread *t)
 {
-    *t = (struct hard_thread){.busy = true};
-    unsigned first = 0;
+    *t = (struct hard_thread){.busy = false};
+    unsigned place = 0;
     for (unsigned line = 0; line < HARD_LINES; line++) {
-        t->lines[line].first = (uint16_t)first;
-        t->lines[line].mask = (uint8_t)(quarantine_lines[line].places - 1);
-        first += quarantine_lines[line].places;
+        t->oldest[line] = (uint16_t)place;
+        place += quarantine_lines[line].places;
     }
+    memset(t->bins, HAK_KIND_CLOSED, sizeof t->bins);
 }
 
 HAK_NOINLINE struct hard_thread *hak_hard_quarantine_slow(void)

@@ -51,12 +51,12 @@ HAK_COLD _Noreturn void hak_hard_underflow(const void *p, size_t bytes)
     report_outside("underflow of ", "written before the ", p, HARD_LARGE, bytes);
 }
 
-HAK_COLD _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls)
+HAK_COLD _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes)
 {
     char line[200];
     struct hak_text text;
     size_t at = 0;
-    while (at + 1 < hak_class(cls)->size_bytes && p[at] == 0)
+    while (at + 1 < bytes && p[at] == 0)
         at++;
     report_begin(&text, line, sizeof line, "write after free of ", p);
     report_number(&text, "at offset ", at, "; ");

@@ -74,6 +74,11 @@ void hak_os_advise_huge_pages(void *at, size_t bytes)
     hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_HUGEPAGE, 0, 0, 0);
 }
 
+void hak_os_advise_small_pages(void *at, size_t bytes)
+{
+    hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_NOHUGEPAGE, 0, 0, 0);
+}
+
 void hak_os_populate(void *at, size_t bytes)
 {
     hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_POPULATE_WRITE, 0, 0, 0);

@@ -30,6 +30,8 @@ int hak_os_unmap(void *at, size_t bytes);
 int hak_os_purge(void *at, size_t bytes);
 /* Asks for huge pages (2 MiB) where the range covers them; a hint, refused silently. */
 void hak_os_advise_huge_pages(void *at, size_t bytes);
+/* Asks for no huge pages here any more: the system would put together what was given back. */
+void hak_os_advise_small_pages(void *at, size_t bytes);
 /* Touches all pages for writing at once, as far as the kernel knows how (Linux 5.14). */
 void hak_os_populate(void *at, size_t bytes);
 /* True if the page at this address is in memory. */
@@ -165,6 +167,8 @@ int hak_os_protect(void *at, size_t bytes, bool accessible);
 int hak_os_map_guarded(size_t bytes, void **out);
 /* A number from 0 to n - 1, n > 0, that cannot be foreseen from those before it. */
 uint32_t hak_os_random_below(uint32_t n);
+/* Puts them into an order that cannot be foreseen. */
+void hak_os_shuffle(void **things, uint32_t count);
 /* In the child of a fork: the parent's numbers are not used again. */
 void hak_os_random_forget(void);
 

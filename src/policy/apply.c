@@ -314,13 +314,15 @@ static int policy_write_locked(bool at_end)
     if (at_end)
         hak_policy_end(state, &s);
     struct hak_evidence run = state->learned;
-    if (run.ticks == 0 || (at_end && run.runs == 0))
+    if (at_end ? run.runs == 0 : run.ticks == 0)
         return 0;
     policy_add_bins(&run);
     int error = policy_add_to_file(&run);
-    if (error == 0)
-        state->learned = (struct hak_evidence){0}; /* it is in the file */
-    return error;
+    if (error != 0)
+        return error;
+    state->learned = (struct hak_evidence){0}; /* it is in the file */
+    hak_sites_told();
+    return 0;
 }
 
 int hak_policy_write(bool at_end)

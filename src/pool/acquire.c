@@ -165,6 +165,8 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
 {
     hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
     hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
+    if (label != HAK_POOL_LABEL_RUN)
+        hak_store_relaxed(&hak_superslab(slot / HAK_SLOTS)->has_bits, true);
     HAK_PROBE3(acquire, (unsigned)stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
               {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});

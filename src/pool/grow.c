@@ -160,8 +160,10 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
         return error;
     if (dense)
         hak_os_advise_huge_pages(hak_superslab_address(first), bytes);
-    for (size_t i = 0; i < superslabs; i++)
+    for (size_t i = 0; i < superslabs; i++) {
         hak_store_relaxed(&hak_superslab(first + i)->dense, dense);
+        hak_store_relaxed(&hak_superslab(first + i)->was_purged, false);
+    }
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
@@ -202,6 +204,22 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         error = 0;
     hak_pool_retire_free(); /* what lacked stood for a slot in use until now */
     return error;
+}
+
+int hak_pool_acquire_apart(size_t *slot)
+{
+    size_t first;
+    bool zero;
+    if (hak_load_relaxed(&hak_pool.limit_superslabs) != 0)
+        return hak_pool_acquire_any(HAK_SLOTS, 1, HAK_POOL_LABEL_RUN, slot, &zero);
+    int error = hak_space_take(1, 1, HAK_SUPERSLAB_BYTES, true, &first);
+    if (error != 0)
+        return error;
+    hak_os_advise_small_pages(hak_superslab_address(first), HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_superslab(first)->dense, false);
+    grow_publish(first, HAK_SLOTS, HAK_SLOTS);
+    *slot = first * HAK_SLOTS;
+    return 0;
 }
 
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)

@@ -41,6 +41,8 @@ struct hak_superslab {
     uint32_t newer,
         older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
     _Atomic(bool) dense; /* huge pages are asked for: only slots that will be used up go here */
+    _Atomic(bool) was_purged;      /* since it was mapped */
+    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
@@ -107,7 +109,12 @@ void hak_pool_set_limit(size_t superslabs);
  * slots, for `label`. *zero says that the memory reads as zero. Returns 0 or an errno. */
 int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
-/* The same without the last stage: nothing is mapped. */
+/* All slots of a superslab that is mapped for the allocator's own use and never given back. But for
+ * HAKMEM_LIMIT_MB it counts nowhere: what is kept and how the pool grows stays what it is without.
+ * Returns 0 or an errno. */
+int hak_pool_acquire_apart(size_t *slot);
+
+/* hak_pool_acquire_any without the last stage: nothing is mapped. */
 bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
 /* Acquires just these slots, if they are in one superslab with their predecessor and free. For

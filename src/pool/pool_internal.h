@@ -80,6 +80,8 @@ void hak_retired_tick(uint64_t now_ns);
 /* For a superslab that cannot be unmapped, of which the first `slots` are mapped: gives the pages
  * back if it can, and offers these slots. */
 void hak_retired_offer_slots(size_t superslab, unsigned slots);
+/* These are no slabs' any more; the caller owns all their slots. Pages of bitmaps go back. */
+void hak_retired_forget_slabs(size_t first, size_t superslabs);
 /* Tries again what the system refused to unmap. Returns how many bytes went, about. */
 size_t hak_whole_unmap_postponed(void);
 /* Memory that was kept until a moment ago is wanted again: `slots` had to come from the system. */

@@ -262,6 +262,7 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
     for (size_t i = 0; i < run; i++)
         retired_unlink_locked(*first + i);
     hak_unlock(&hak_pool.retired_lock);
+    hak_retired_forget_slabs(*first, run);
     hak_add_relaxed(&hak_pool.revived_total, run);
     return run;
 }
@@ -305,6 +306,14 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots)
     hak_pool_offer(superslab);
 }
 
+/* A program that was large once would hold up to a fiftieth of its peak otherwise. */
+void hak_retired_forget_slabs(size_t first, size_t superslabs)
+{
+    for (size_t i = first; i < first + superslabs; i++)
+        if (hak_load_relaxed(&hak_superslab(i)->has_bits) && hak_space_try_forget_meta(i))
+            hak_store_relaxed(&hak_superslab(i)->has_bits, false);
+}
+
 static size_t retired_unmap(size_t first, size_t superslabs)
 {
     size_t bytes = superslabs * HAK_SUPERSLAB_BYTES;
@@ -317,6 +326,7 @@ static size_t retired_unmap(size_t first, size_t superslabs)
     }
     hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
     hak_add_relaxed(&hak_pool.unmapped_total, superslabs);
+    hak_retired_forget_slabs(first, superslabs);
     hak_space_give(first, superslabs);
     return bytes;
 }
@@ -384,67 +394,6 @@ void hak_retired_tick(uint64_t now)
 void hak_pool_tick_any(void)
 {
     hak_retired_tick(hak_os_now_ns());
-}
-
-/* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes
- * them UNUSED. */
-static size_t purge_superslab(size_t superslab)
-{
-    struct hak_superslab *s = hak_superslab(superslab);
-    uint64_t state = hak_load_relaxed(&s->state);
-    uint32_t empty;
-    do {
-        empty = ~pool_busy(state) & pool_dirty(state);
-        if (empty == 0)
-            return 0;
-        /* ORDER: [slot-state] what the last owners of the slots did is over */
-    } while (!hak_cas_acquire(&s->state, &state, state | empty));
-    size_t slots = 0;
-    for (uint32_t left = empty; left != 0;) {
-        unsigned at = hak_ctz64(left);
-        unsigned count = hak_ctz64(~((uint64_t)left >> at));
-        uint32_t run = hak_low_bits32(count) << at;
-        left &= ~run;
-        if (hak_os_purge(hak_slot_address(superslab * HAK_SLOTS + at), count * HAK_SLOT_BYTES) != 0)
-            continue;
-        hak_and_relaxed(&s->state, ~((uint64_t)run << 32));
-        slots += count;
-    }
-    hak_sub_relaxed(&hak_pool.empty_now, slots);
-    hak_add_relaxed(&hak_pool.purged_total, slots);
-    /* ORDER: [slot-state] the purge is over */
-    state = hak_and_seq_cst(&s->state, ~(uint64_t)empty) & ~(uint64_t)empty;
-    /* The last slot may have been released meanwhile. (Where the system refuses everything,
-     * retiring would lead back here.) */
-    if (slots != hak_popcount64(empty) || !hak_pool_try_retire(superslab, state))
-        hak_pool_offer(superslab);
-    return slots;
-}
-
-static bool pool_is_offered(size_t superslab)
-{
-    return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail) >> superslab % 64 & 1;
-}
-
-size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
-{
-    size_t purged = 0;
-    for (size_t i = hak_space_high_water(); i-- > 0 && purged < slots;) {
-        if (hak_load_relaxed(&hak_pool.empty_now) == 0)
-            break;
-        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail) == 0)
-            i -= i % 64; /* the whole group is full */
-        else if (pool_is_offered(i) && hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
-            purged += purge_superslab(i);
-    }
-    return purged;
-}
-
-void hak_pool_retire_free(void)
-{
-    for (size_t i = 0; i < hak_space_high_water(); i++)
-        if (pool_is_offered(i))
-            hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
 }
 
 size_t hak_pool_trim(void)

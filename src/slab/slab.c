@@ -9,6 +9,9 @@
 #define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
 _Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES,
                "the meta is just these areas");
+/* Any thread may look at a record at any time, and a late visitor sets its flag; the bits are
+ * changed only while a block of the slab lives, and are cleared before the first one does. */
+_Static_assert(BITS_SMALL_AT == HAK_META_KEPT_BYTES, "records live for ever, bits need not");
 
 /* Finds the places of a slab's bits; free and remote bits on cache lines of their own. */
 static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
@@ -57,13 +60,11 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     return s;
 }
 
-/* One of the free blocks of a word: the lowest, or in the hardened build the first after any. */
-static unsigned slab_choose(uint64_t bits)
+/* One of the free blocks of a word: the lowest, or in the hardened build the first at or after
+ * `from`. */
+static unsigned slab_choose(uint64_t bits, unsigned from)
 {
-    if (!HAK_HARDENED)
-        return hak_ctz64(bits);
-    unsigned from = hak_os_random_below(64);
-    return (from + hak_ctz64(bits >> from | bits << (-from & 63))) & 63;
+    return HAK_HARDENED ? (from + hak_ctz64(hak_rotate_right64(bits, from))) & 63 : hak_ctz64(bits);
 }
 
 static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out,
@@ -80,8 +81,11 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
             continue;
         }
         char *word_base = s->base + (size_t)w * 64 * c->size_bytes;
+        unsigned from = HAK_HARDENED ? hak_os_random_below(64) : 0;
         while (bits != 0 && got < want) {
-            unsigned bit = slab_choose(bits);
+            unsigned bit = slab_choose(bits, from);
+            if (HAK_HARDENED && c->size_bytes > HAK_TINY_MAX) /* few: each by itself */
+                from = hak_os_random_below(64);
             *--out = word_base + (size_t)bit * c->size_bytes, got++;
             bits &= HAK_HARDENED ? ~(1ull << bit) : bits - 1;
         }

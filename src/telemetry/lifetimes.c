@@ -8,8 +8,8 @@
  * program that runs on, and at most a few are alive of each site, and of all in proportion to what
  * is in use: a site of which that many live on has shown what it is. A program that uses less than
  * LEARN_FROM_BYTES is left alone: it has little to gain, and the slots of samples could bring it to
- * where huge pages begin (python3 at 20 MB: 2 MB more). The slot of a sample that ends
- * is kept for the next one: the pool is not to learn anything from samples. */
+ * where huge pages begin (python3 at 20 MB: 2 MB more). Slots of samples lie together, and that of
+ * one that ends is kept for the next: the pool is not to learn anything from samples. */
 #include "telemetry/sites_internal.h"
 
 #define SAMPLE_BYTES ((int64_t)256 << 10)
@@ -80,17 +80,51 @@ static uint32_t sample_claim(uint32_t site)
     return SAMPLES;
 }
 
-static void *sample_block(size_t bytes, size_t align_bytes, bool *zero)
+static void sample_keep_slot(size_t slot)
+{
+    for (unsigned i = 0;; i = (i + 1) % SAMPLES) { /* there are no more slots than places */
+        size_t none = 0;
+        /* ORDER: [sample-slot] */
+        if (hak_load_relaxed(&spare_slots[i]) == 0 &&
+            hak_cas_acq_rel(&spare_slots[i], &none, slot + 1))
+            return;
+    }
+}
+
+/* A superslab for samples alone, of which a page or two of each slot are touched: a slot here and
+ * one there would keep many others from going back, and the program's slabs out of their places. */
+static void samples_add_slots(void)
+{
+    static _Atomic(uint32_t) superslabs;
+    size_t slot;
+    if (hak_add_relaxed(&superslabs, 1u) >= SAMPLES / HAK_SLOTS ||
+        hak_pool_acquire_apart(&slot) != 0) {
+        hak_sub_relaxed(&superslabs, 1u);
+        return;
+    }
+    for (size_t i = 0; i < HAK_SLOTS; i++)
+        sample_keep_slot(slot + i);
+}
+
+static void *sample_try_slot(size_t bytes, size_t align_bytes)
 {
     for (unsigned i = 0; i < SAMPLES; i++) {
         size_t slot = hak_load_relaxed(&spare_slots[i]);
         /* ORDER: [sample-slot] what the program wrote to the block before */
-        if (slot != 0 && hak_cas_acquire(&spare_slots[i], &slot, (size_t)0)) {
-            *zero = false;
+        if (slot != 0 && hak_cas_acquire(&spare_slots[i], &slot, (size_t)0))
             return hak_large_place_sampled(slot - 1, bytes, align_bytes);
-        }
     }
-    return hak_large_alloc_sampled(bytes, align_bytes, zero);
+    return NULL;
+}
+
+static void *sample_block(size_t bytes, size_t align_bytes, bool *zero)
+{
+    void *p = sample_try_slot(bytes, align_bytes);
+    *zero = false;
+    if (p != NULL)
+        return p;
+    samples_add_slots();
+    return sample_try_slot(bytes, align_bytes);
 }
 
 static void site_sized(struct hak_site *s, uint32_t bytes)
@@ -155,18 +189,6 @@ static void sample_end(uint32_t at)
     hak_sub_relaxed(&s->live, 1u);
     hak_sub_relaxed(&hak_lifetimes.live, 1u);
     hak_store_relaxed(&hak_lifetimes.samples[at].site, 0u);
-}
-
-static void sample_keep_slot(size_t slot)
-{
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        size_t none = 0;
-        /* ORDER: [sample-slot] */
-        if (hak_load_relaxed(&spare_slots[i]) == 0 &&
-            hak_cas_acq_rel(&spare_slots[i], &none, slot + 1))
-            return;
-    }
-    hak_pool_release_any(slot, 1, HAK_POOL_LABEL_RUN, false);
 }
 
 bool hak_site_free_sample(void *p, uint32_t entry)

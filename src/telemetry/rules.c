@@ -310,7 +310,7 @@ static bool rule_learn(const struct hak_site *s, unsigned usual, struct hak_site
     if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES || !rule_locate(address, out))
         return false;
     out->group = (uint8_t)hak_site_group_for(site_log16(s), usual);
-    out->evidence = site_weight(s);
+    out->evidence = site_weight(s) - hak_load_relaxed(&s->told);
     out->least_bytes = hak_load_relaxed(&s->least_bytes);
     out->most_bytes = hak_load_relaxed(&s->most_bytes);
     return true;
@@ -359,6 +359,14 @@ unsigned hak_sites_merge(struct hak_site_rule *list, unsigned length, unsigned m
             length = rules_insert(list, length, most, &rule);
     }
     return length;
+}
+
+/* A sample that was taken since the merge counts as told: one of some dozens. */
+void hak_sites_told(void)
+{
+    for (unsigned i = 0; i < HAK_SITES; i++)
+        if (hak_load_relaxed(&hak_sites[i].address) != 0)
+            hak_store_relaxed(&hak_sites[i].told, site_weight(&hak_sites[i]));
 }
 
 unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most)

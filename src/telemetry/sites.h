@@ -32,6 +32,7 @@ struct hak_site {
     _Atomic(uint32_t) large_blocks; /* beyond HAK_SMALL_MAX: all of them, and their sizes */
     _Atomic(uint64_t) large_kib;
     _Atomic(uint64_t) life_kib; /* sum over the samples that ended */
+    _Atomic(uint32_t) told;     /* of its evidence: is in a file already */
 };
 _Static_assert(sizeof(struct hak_site) <= HAK_CACHE_LINE, "one line each");
 
@@ -113,6 +114,8 @@ unsigned hak_sites_learned(struct hak_site_rule *out, unsigned most);
 /* The rules of a file and what this run's samples say, in the same list: a site that was seen often
  * enough is as this run saw it, the others stay. Returns the new length. Not under a lock. */
 unsigned hak_sites_merge(struct hak_site_rule *list, unsigned length, unsigned most);
+/* What hak_sites_merge said last has been written: the next one adds only what came after. */
+void hak_sites_told(void);
 
 /* The group for blocks that live so long where blocks live `usual` on average; both are logarithms
  * in sixteenths of a doubling. Pure. */

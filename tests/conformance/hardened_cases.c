@@ -233,6 +233,51 @@ static void read_after_free_of_a_large_block(size_t size)
     (void)*(volatile char *)(p + size / 2);
 }
 
+/* Until blocks are made of what was in quarantine before. */
+static void make_warm(size_t size)
+{
+    for (int i = 0; i < 40; i++) {
+        char *p = my_malloc(size);
+        p[0] = p[size - 1] = 1;
+        my_free(p);
+    }
+}
+
+static void write_after_free_to_a_warm_block(size_t size)
+{
+    make_warm(size);
+    char *p = block(size);
+    my_free(p);
+    p[size / 2] = 1;
+    use_again(size);
+}
+
+static void write_after_free_to_a_warm_block_found_at_the_end(size_t size)
+{
+    make_warm(size);
+    char *p = block(size);
+    my_free(p);
+    p[size - 1] = 1;
+    my_malloc_trim(0);
+}
+
+static void write_before_a_warm_block_after_its_free(size_t size)
+{
+    make_warm(size);
+    char *p = block(size);
+    my_free(p);
+    p[-1] = 1;
+    use_again(size);
+}
+
+static void double_free_of_a_warm_block(size_t size)
+{
+    make_warm(size);
+    char *p = block(size);
+    my_free(p);
+    my_free(p);
+}
+
 static void expect_zeros(const volatile char *p, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -254,6 +299,19 @@ static void allocated_memory_reads_as_zero(size_t size)
         char *p = my_malloc(size + (size_t)i % 7);
         expect_zeros(p, size + (size_t)i % 7);
         memset(p, 0xff, size + (size_t)i % 7);
+        my_free(p);
+    }
+}
+
+/* The guard behind what is used again goes forth and back. */
+static void warm_memory_of_changing_sizes_reads_as_zero(size_t size)
+{
+    misuse_announce(NULL);
+    for (size_t i = 0; i < 300; i++) {
+        size_t bytes = size + i * 5309 % 30000;
+        char *p = my_malloc(bytes);
+        expect_zeros(p, bytes);
+        memset(p, 0xff, bytes);
         my_free(p);
     }
 }
@@ -488,6 +546,14 @@ const struct misuse_case misuse_cases[] = {
     SMALL(write_after_free_found_by_calloc, WRITTEN("0")),
     FAULTS(write_after_free_to_a_large_block),
     FAULTS(read_after_free_of_a_large_block),
+    SAYS(write_after_free_to_a_warm_block, 200000, WRITTEN("100000") "large block)"),
+    SAYS(write_after_free_to_a_warm_block, 2000000, WRITTEN("1000000") "large block)"),
+    SAYS(write_after_free_to_a_warm_block_found_at_the_end, 200000,
+         WRITTEN("199999") "large block)"),
+    SAYS(write_before_a_warm_block_after_its_free, 100001,
+         "hakmem: underflow of @ (written before the 100001 bytes that were asked for; large "
+         "block)"),
+    SAYS(double_free_of_a_warm_block, 200000, DOUBLE_FREE "large block)"),
     ANSWERS(freed_memory_reads_as_zero, 24),
     ANSWERS(freed_memory_reads_as_zero, 1000),
     ANSWERS(freed_memory_reads_as_zero, 60000),
@@ -495,6 +561,8 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(allocated_memory_reads_as_zero, 1000),
     ANSWERS(allocated_memory_reads_as_zero, 60000),
     ANSWERS(allocated_memory_reads_as_zero, 100000),
+    ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 100000),
+    ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 300000),
     ANSWERS(nothing_is_left_after_shrinking, 60),
     ANSWERS(nothing_is_left_after_shrinking, 1000),
     ANSWERS(nothing_is_left_after_shrinking, 60000),

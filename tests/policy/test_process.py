@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """HAKMEM_POLICY in whole processes: what is written, what is said, what stays open.
 
-    test_process.py LIBRARY
+    test_process.py LIBRARY COMMAND
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -96,6 +97,52 @@ class Process(unittest.TestCase):
         self.assertIn("could not be written", done.stderr)
 
 
+    def start(self, policy: str, seconds: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_POLICY": policy}
+        process = subprocess.Popen([sys.executable, "-c", WORK, seconds], env=environment, text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def ask(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([COMMAND, "ask", str(process.pid), "policy", "write"], capture_output=True, text=True,
+                              check=False, timeout=120)
+
+    def wait_for_file(self) -> None:
+        deadline = time.monotonic() + 120
+        while not self.file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def test_a_process_writes_when_it_is_asked_and_adds_the_rest_at_its_end(self) -> None:
+        process = self.start(f"learn:{self.file}", "6")
+        time.sleep(1.5)
+        done = self.ask(process)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.wait_for_file()
+        runs, ticks = self.lines()["runs"]
+        self.assertEqual(runs, 0)  # it is not over
+        self.assertGreater(ticks, 0)
+        self.assertIsNone(process.poll())
+        self.assertEqual(process.communicate(timeout=240)[1], "")
+        self.assertEqual(self.lines()["runs"][0], 1)
+        self.assertGreater(self.lines()["runs"][1], ticks)
+
+    def test_a_process_that_learns_nothing_is_not_asked(self) -> None:
+        self.file.write_text("hakmem-policy 1\n", encoding="ascii")
+        for policy in ("off", str(self.file)):
+            process = self.start(policy, "120")
+            deadline = time.monotonic() + 60
+            while True:  # it may not have begun
+                done = self.ask(process)
+                if "it learns nothing" in done.stderr or time.monotonic() > deadline:
+                    break
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("HAKMEM_POLICY=learn:FILE", done.stderr)
+        self.assertEqual(self.file.read_text(encoding="ascii"), "hakmem-policy 1\n")
+
+
 if __name__ == "__main__":
+    COMMAND = sys.argv.pop(2)
     LIBRARY = sys.argv.pop(1)
     unittest.main()

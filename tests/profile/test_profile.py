@@ -218,7 +218,8 @@ class ProfileTest(unittest.TestCase):
 
     def test_wrong_words(self) -> None:
         for words in (["samples"], ["samples", "1", "2"], ["ask"], ["ask", "1"], ["ask", "1", "prof"],
-                      ["ask", "1", "prof", "begin"], ["ask", "1", "prof", "start", "many"], ["ask", "x", "prof", "stop"]):
+                      ["ask", "1", "prof", "begin"], ["ask", "1", "prof", "start", "many"], ["ask", "x", "prof", "stop"],
+                      ["ask", "1", "policy"], ["ask", "1", "policy", "read"], ["ask", "1", "policy", "write", "now"]):
             self.assertEqual(self.hakmem(*words).returncode, 2, words)
         self.assertEqual(self.hakmem("samples", str(os.getpid())).returncode, 1)
         self.assertEqual(self.hakmem("ask", str(os.getpid()), "prof", "stop").returncode, 1)

@@ -336,6 +336,31 @@ static void lists_run(unsigned who)
     blocks_free(heap, p);
 }
 
+/* --- the owner does not come by: those that free take its slab over, while it frees too --- */
+
+static void takeover_setup(void)
+{
+    blocks_start(3);
+    give(8, BIG);
+}
+
+static void takeover_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    if (who == 0) {
+        blocks_free(heap, given[0]);
+        blocks_free(heap, given[1]);
+        hak_cache_flush(heap);
+        return;
+    }
+    for (unsigned i = 0; i < 3; i++)
+        blocks_free(heap, given[i * 2 + who + 1]);
+    hak_outbox_flush(heap);
+    void *p = blocks_allocate(heap, BIG);
+    blocks_free(heap, p);
+    hak_cache_flush(heap);
+}
+
 const struct scenario blocks_scenarios[] = {
     {"blocks_freers", "two threads free the blocks of a third that runs", 3, freers_setup,
      freers_run, blocks_between, blocks_verify},
@@ -361,5 +386,7 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_lists", "several slabs in inboxes whose owner ends", 3, lists_setup, lists_run,
      blocks_between, blocks_verify},
+    {"blocks_takeover", "two threads take over a slab whose owner frees too", 3, takeover_setup,
+     takeover_run, blocks_between, blocks_verify},
     {NULL, NULL, 0, NULL, NULL, NULL, NULL},
 };

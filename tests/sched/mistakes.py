@@ -51,14 +51,14 @@ MISTAKES = (
     hak_pool_offer(superslab);
     hak_retired_tick(now);
 """)), "slots_retire"),
-    Mistake("publish_before_purge", "EMPTY slots are given up before the purge is over", "pool/retired.c", ((
+    Mistake("publish_before_purge", "EMPTY slots are given up before the purge is over", "pool/empty.c", ((
         """    size_t slots = 0;
-    for (uint32_t left = empty; left != 0;) {""",
+    for (uint32_t left = claimed; left != 0;) {""",
         """    size_t slots = 0;
-    hak_and_seq_cst(&s->state, ~(uint64_t)empty);
-    for (uint32_t left = empty; left != 0;) {"""),), "slots_purge"),
+    hak_and_seq_cst(&s->state, ~(uint64_t)claimed);
+    for (uint32_t left = claimed; left != 0;) {"""),), "slots_purge"),
     Mistake("purge_does_not_retire", "the end of a purge does not look whether it freed the last slot",
-            "pool/retired.c", ((
+            "pool/empty.c", ((
                 "if (slots != hak_popcount64(empty) || !hak_pool_try_retire(superslab, state))",
                 "if (slots != hak_popcount64(empty) || state != 0 || slots != 0)"),), "slots_purge"),
     Mistake("unmap_before_removal", "an old superslab is unmapped while it is in the list still", "pool/retired.c", ((
@@ -334,6 +334,26 @@ MISTAKES = (
         }
         hak_unlock(&h->lock);
 """)), "blocks_walk"),
+    Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
+        """            hak_heap_try_lock_whole(h)) {
+            sleepers++;
+            hak_heap_collect_locked(h);
+""",
+        """            hak_heap_try_lock_whole(h)) {
+            sleepers++;
+            hak_heap_collect_locked(h);
+            hak_unlock(&h->lock);
+"""), (
+            """                slabs_adopt_locked(heap, h, s);
+            hak_unlock(&h->lock);
+""",
+            """                slabs_adopt_locked(heap, h, s);
+""")), "blocks_takeover"),
+    Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
+            "cache/bins.c", ((
+                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {\n",
+                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) == 0 && entry != 0)) {\n"),),
+            "blocks_takeover"),
     Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),

@@ -131,8 +131,11 @@ static inline void verify_heaps(void)
                     slots += verify_slab(h, s, cls, list);
                 }
             }
-            for (unsigned i = hak_bin_blocks(h, cls); i > 0; i--)
-                assert_int_equal(hak_map_lookup(h->classes[cls].stack[i]), h->front.tag | cls * 2u);
+            for (unsigned i = hak_bin_blocks(h, cls); i > 0; i--) { /* of any heap's slabs */
+                uint32_t entry = hak_map_lookup(h->classes[cls].stack[i]);
+                assert_int_equal(entry & HAK_KIND_MASK, cls * 2u);
+                assert_int_not_equal(entry >> HAK_TAG_SHIFT, 0);
+            }
         }
         assert_int_equal(slabs, hak_load_relaxed(&h->slabs));
     }

@@ -44,22 +44,33 @@ static void an_emptied_slot_is_used_again_warm(void **state)
     close_thread(heap);
 }
 
+/* As many as are looked at in search of a slab to take over. */
+#define SLEEPERS 4u
+
 /* Nothing is left in the pool, and blocks of `slabs` slabs of the class wait in their owner's
- * inbox.
- */
-static struct hak_heap *fill_the_pool(struct hak_heap *owner, unsigned cls, unsigned slabs)
+ * inbox, which other threads' inboxes hide from a thread that looks at a few. */
+static struct hak_heap *fill_the_pool(unsigned cls, unsigned slabs)
 {
     size_t slot;
     bool zero;
     unsigned count = slabs * hak_class(cls)->blocks;
     MUST(count <= BLOCKS_MOST);
+    struct hak_heap *owner = open_thread();
     for (unsigned i = 0; i < count; i++)
         block[i] = allocate(owner, cls);
+    char *of_sleeper[SLEEPERS];
+    for (unsigned i = 0; i < SLEEPERS; i++) {
+        struct hak_heap *sleeper = open_thread();
+        of_sleeper[i] = allocate(sleeper, cls + 1);
+        allocate(sleeper, cls + 1);
+    }
     while (hak_pool_try_kept(1, 1, HAK_POOL_LABEL_RUN, &slot, &zero)) {
     }
     struct hak_heap *other = open_thread();
     for (unsigned i = 0; i < count; i++)
         release(other, block[i]);
+    for (unsigned i = 0; i < SLEEPERS; i++)
+        release(other, of_sleeper[i]);
     hak_outbox_flush(other);
     return other;
 }
@@ -70,8 +81,7 @@ static void without_a_cap_memory_is_mapped(void **state)
     start();
     fake_os_set_time_ns(1000000000u);
     unsigned cls = class_of_slabs_of_one_slot();
-    struct hak_heap *owner = open_thread();
-    struct hak_heap *other = fill_the_pool(owner, cls, 8);
+    struct hak_heap *other = fill_the_pool(cls, 8);
     uint64_t fresh = hak_pool_acquired(HAK_STAGE_FRESH, cls);
     allocate(other, cls);
     assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, cls), fresh + 1);
@@ -83,8 +93,7 @@ static void over_its_cap_a_class_gets_back_what_others_freed(void **state)
     start();
     fake_os_set_time_ns(1000000000u);
     unsigned cls = class_of_slabs_of_one_slot();
-    struct hak_heap *owner = open_thread();
-    struct hak_heap *other = fill_the_pool(owner, cls, 8);
+    struct hak_heap *other = fill_the_pool(cls, 8);
     uint64_t fresh = hak_pool_acquired(HAK_STAGE_FRESH, cls);
     size_t in_use = hak_pool_slots_in_use(cls);
     hak_pool_set_soft_cap(cls, in_use);

@@ -3,6 +3,27 @@
  * Unit tests of cache: threads that begin and end, the shared heap, sums over all heaps, fork. */
 #include "cache_support.h"
 
+static void check_is_closed(const struct hak_front *front, unsigned kind, size_t size)
+{
+    void **top = hak_load_relaxed(&front->bins[kind / 2].top);
+    CHECK(top != NULL && *top == NULL && front->bins[kind / 2].limit == top, "size %zu, kind %u",
+          size, kind);
+}
+
+static void without_a_heap_all_bins_that_malloc_looks_at_are_closed(void **state)
+{
+    (void)state;
+    start();
+    static const struct hak_front *const fronts[] = {&hak_front_none, &hak_front_shared};
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t tiny = 0; tiny < HAK_TINY_KINDS; tiny++)
+            check_is_closed(fronts[i], hak_load_relaxed(&fronts[i]->tiny_kind[tiny]), tiny * 16);
+        for (size_t size = HAK_TINY_MAX + 1; size <= HAK_SMALL_MAX; size++)
+            check_is_closed(fronts[i], hak_class_of(size) * 2, size);
+        check_is_closed(fronts[i], HAK_KIND_CLOSED, 0);
+    }
+}
+
 static void a_thread_that_ends_leaves_nothing_in_its_heap(void **state)
 {
     (void)state;
@@ -78,6 +99,80 @@ static void a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired(void *
     release(heap, p);
     hak_cache_flush(heap);
     assert_nothing_held();
+}
+
+/* `owner` has a slab of 64 blocks; `other` has freed all but the first two of them. */
+static void free_from_afar(struct hak_heap *owner, struct hak_heap *other, unsigned cls, char **p)
+{
+    for (unsigned i = 0; i < 64; i++)
+        p[i] = allocate(owner, cls);
+    hak_self = &other->front;
+    for (unsigned i = 2; i < 64; i++)
+        release(other, p[i]);
+    hak_outbox_flush(other);
+}
+
+static void a_slab_of_a_thread_that_does_not_come_by_is_taken_over(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(1024);
+    assert_int_equal(hak_class(cls)->blocks, 64);
+    char *p[64];
+    struct hak_heap *owner = open_thread();
+    struct hak_heap *other = open_thread();
+    free_from_afar(owner, other, cls, p);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p[0]), hak_class(cls));
+    release(owner, p[0]); /* into its bin: it still is the owner */
+
+    char *q = allocate(other, cls);
+    assert_ptr_equal(hak_slab_of_slot(hak_slot_of(q), hak_class(cls)), s);
+    assert_ptr_equal(hak_load_relaxed(&s->owner), other);
+    assert_int_equal(counted(&other->stats.adopted_slabs), 1);
+    assert_int_equal(hak_load_relaxed(&owner->slabs), 0);
+    verify_heaps();
+
+    hak_cache_flush(owner); /* what was in the bin has another owner now */
+    release(owner, p[1]);   /* and so has this */
+    hak_outbox_flush(owner);
+    assert_int_equal(counted(&owner->stats.remote_frees), 1);
+    release(other, q);
+    hak_cache_flush(other);
+    verify_heaps();
+    assert_nothing_held();
+}
+
+static void a_slab_that_is_half_in_use_is_not_taken_over(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(1024);
+    char *p[64];
+    struct hak_heap *owner = open_thread();
+    struct hak_heap *other = open_thread();
+    for (unsigned i = 0; i < 64; i++)
+        p[i] = allocate(owner, cls);
+    for (unsigned i = 0; i < 31; i++)
+        release(other, p[i]);
+    hak_outbox_flush(other);
+    allocate(other, cls);
+    assert_int_equal(counted(&other->stats.adopted_slabs), 0);
+    assert_int_equal(hak_load_relaxed(&owner->slabs), 1);
+}
+
+static void a_thread_that_comes_by_keeps_its_slabs(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(1024);
+    char *p[64];
+    struct hak_heap *owner = open_thread();
+    struct hak_heap *other = open_thread();
+    free_from_afar(owner, other, cls, p);
+    hak_cache_flush(owner); /* it has collected */
+    allocate(other, cls);
+    assert_int_equal(counted(&other->stats.adopted_slabs), 0);
+    assert_int_equal(hak_load_relaxed(&owner->slabs), 1);
 }
 
 static void full_slabs_of_ended_threads_are_not_adopted(void **state)
@@ -325,9 +420,13 @@ static void a_heap_that_its_own_signal_handler_left_is_given_up(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(without_a_heap_all_bins_that_malloc_looks_at_are_closed),
     cmocka_unit_test(a_thread_that_ends_leaves_nothing_in_its_heap),
     cmocka_unit_test(the_next_thread_gets_the_heap_of_one_that_ended),
     cmocka_unit_test(a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired),
+    cmocka_unit_test(a_slab_of_a_thread_that_does_not_come_by_is_taken_over),
+    cmocka_unit_test(a_slab_that_is_half_in_use_is_not_taken_over),
+    cmocka_unit_test(a_thread_that_comes_by_keeps_its_slabs),
     cmocka_unit_test(full_slabs_of_ended_threads_are_not_adopted),
     cmocka_unit_test(the_shared_heap_serves_threads_without_one),
     cmocka_unit_test(the_shared_heap_frees_blocks_of_running_threads),

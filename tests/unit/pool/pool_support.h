@@ -9,6 +9,7 @@
 #include "pool/pool_internal.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 #define RUN HAK_POOL_LABEL_RUN
 #define SECOND_NS 1000000000u
@@ -31,6 +32,28 @@ static inline size_t acquire(unsigned count, unsigned align, unsigned label, boo
 static inline void release(size_t slot, unsigned count, unsigned label)
 {
     hak_pool_release_any(slot, count, label, false);
+}
+
+static inline void configure(size_t count, size_t bytes, uint64_t age_ns)
+{
+    struct hak_pool_config config = {
+        .retired_max_count = count, .retired_max_bytes = bytes, .retired_max_age_ns = age_ns};
+    hak_pool_configure(&config);
+}
+
+static inline void fill_slots(size_t slot, unsigned count)
+{
+    memset(hak_slot_address(slot), 1, count * HAK_SLOT_BYTES);
+}
+
+static inline size_t resident_slots(size_t slot, unsigned count)
+{
+    unsigned char pages[HAK_SLOTS * HAK_SLOT_BYTES / HAK_PAGE_BYTES];
+    size_t resident = 0;
+    assert_int_equal(mincore(hak_slot_address(slot), count * HAK_SLOT_BYTES, pages), 0);
+    for (size_t i = 0; i < count * HAK_SLOT_BYTES / HAK_PAGE_BYTES; i++)
+        resident += pages[i] & 1;
+    return resident * HAK_PAGE_BYTES / HAK_SLOT_BYTES;
 }
 
 /* Bytes of the window that are mapped. */

@@ -76,11 +76,35 @@ static void the_first_superslab_grows_by_as_much_as_a_run_needs(void **state)
         assert_true(acquire(1, 1, 0, NULL) < run);
 }
 
+static void what_is_acquired_apart_counts_for_nothing_but_the_limit(void **state)
+{
+    (void)state;
+    size_t apart;
+    start();
+    size_t mine = acquire(32, 1, RUN, NULL);
+    struct hak_pool_stats before = stats();
+    assert_int_equal(hak_pool_acquire_apart(&apart), 0);
+    memset(hak_slot_address(apart), 1, HAK_SUPERSLAB_BYTES);
+    assert_true(hak_space_is_taken(apart / HAK_SLOTS));
+    assert_int_equal(hak_pool_mapped_superslabs(), 1);
+    assert_int_equal(stats().mapped_superslabs, before.mapped_superslabs);
+    assert_int_equal(stats().budget_bytes, before.budget_bytes);
+    release(mine, 32, RUN);
+    hak_pool_trim();
+    assert_int_equal(hak_pool_mapped_superslabs(), 0);
+    assert_int_equal(*hak_slot_address(apart), 1);
+    hak_pool_set_limit(1);
+    assert_int_equal(hak_pool_acquire_apart(&mine), 0);
+    assert_int_equal(hak_pool_mapped_superslabs(), 1);
+    assert_int_equal(hak_pool_acquire_apart(&mine), ENOMEM);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_superslab_is_mapped_in_steps),
     cmocka_unit_test(later_superslabs_are_mapped_whole),
     cmocka_unit_test(a_large_pool_grows_by_more_at_once_but_an_eighth_at_most),
     cmocka_unit_test(a_run_with_no_room_in_the_first_superslab_gets_another),
     cmocka_unit_test(the_first_superslab_grows_by_as_much_as_a_run_needs),
+    cmocka_unit_test(what_is_acquired_apart_counts_for_nothing_but_the_limit),
 };
 UNIT_MAIN(tests)

@@ -4,15 +4,6 @@
  * back. */
 #include "pool_support.h"
 
-#include <sys/mman.h>
-
-static void configure(size_t count, size_t bytes, uint64_t age_ns)
-{
-    struct hak_pool_config config = {
-        .retired_max_count = count, .retired_max_bytes = bytes, .retired_max_age_ns = age_ns};
-    hak_pool_configure(&config);
-}
-
 /* n superslabs, acquired whole. */
 static void acquire_whole(size_t *slots, size_t n)
 {
@@ -175,21 +166,6 @@ static void the_child_of_a_fork_gives_up_what_was_being_changed(void **state)
 }
 
 /* --- EMPTY slots --- */
-
-static void fill_slots(size_t slot, unsigned count)
-{
-    memset(hak_slot_address(slot), 1, count * HAK_SLOT_BYTES);
-}
-
-static size_t resident_slots(size_t slot, unsigned count)
-{
-    unsigned char pages[HAK_SLOTS * HAK_SLOT_BYTES / HAK_PAGE_BYTES];
-    size_t resident = 0;
-    assert_int_equal(mincore(hak_slot_address(slot), count * HAK_SLOT_BYTES, pages), 0);
-    for (size_t i = 0; i < count * HAK_SLOT_BYTES / HAK_PAGE_BYTES; i++)
-        resident += pages[i] & 1;
-    return resident * HAK_PAGE_BYTES / HAK_SLOT_BYTES;
-}
 
 static void empty_slots_are_counted(void **state)
 {

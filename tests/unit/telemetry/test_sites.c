@@ -219,6 +219,28 @@ static void sites_that_live_longer_become_rules(void **state)
     assert_int_equal(rule[1].evidence, 30);
 }
 
+static void evidence_is_told_once(void **state)
+{
+    (void)state;
+    uintptr_t code = (uintptr_t)here;
+    struct hak_site_rule list[8];
+    pretend(code, 1000, 1000);
+    pretend(code + 1, 20, 40000);
+    unsigned count = hak_sites_merge(list, 0, 8);
+    assert_int_equal(count, 1);
+    assert_int_equal(list[0].evidence, 20);
+    assert_int_equal(hak_sites_merge(list, count, 8), 1); /* it was not written after all */
+    assert_int_equal(list[0].evidence, 40);
+    list[0].evidence = 20;
+    hak_sites_told();
+    assert_int_equal(hak_sites_merge(list, count, 8), 1);
+    assert_int_equal(list[0].evidence, 20);
+    pretend(code + 1, 27, 40000);
+    assert_int_equal(hak_sites_merge(list, count, 8), 1);
+    assert_int_equal(list[0].evidence, 27);
+    assert_int_equal(list[0].group, HAK_GROUP_LONG);
+}
+
 static void sites_that_live_alike_make_no_rules(void **state)
 {
     (void)state;
@@ -287,6 +309,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(samples_are_few_for_what_is_in_use),
     cmocka_unit_test(it_is_time_now_and_then),
     cmocka_unit_test(sites_that_live_longer_become_rules),
+    cmocka_unit_test(evidence_is_told_once),
     cmocka_unit_test(sites_that_live_alike_make_no_rules),
     cmocka_unit_test(the_file_of_an_address_is_found),
     cmocka_unit_test(rules_give_sites_their_group),

@@ -5,8 +5,9 @@
     hakmem policy diff OLD NEW       what a frozen run does differently; exit status 1 if it does
     hakmem policy merge FILE... -o   one file of many runs and machines
     hakmem policy check FILE...      whether the library would take them
+    hakmem policy write PID          ask a process that learns to add what it has to its file
 
-It reads and writes files only; docs/learning.md has their form.
+All but the last read and write files only; docs/learning.md has their form.
 """
 
 import os
@@ -16,7 +17,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hakmem_tools.common import cli
+from hakmem_tools.common import cli, command
 from hakmem_tools.common.errors import FAILED, ToolError
 from hakmem_tools.policy import model
 from hakmem_tools.policy.model import KNOBS, PPM, Arm, Policy
@@ -137,6 +138,17 @@ def check(files: Files) -> int:
             typer.echo(str(error), err=True)
             wrong += 1
     return FAILED if wrong else 0
+
+
+@app.command(epilog=cli.examples(("hakmem policy write 4711", "of a server that does not end")))
+def write(
+    pid: Annotated[int, typer.Argument(metavar="PID", show_default=False)],
+) -> None:
+    """Ask a process that learns (HAKMEM_POLICY=learn:FILE) to add what it has to its file now.
+
+    It does when it next allocates; at its end it adds what came after that.
+    """
+    command.run("ask", str(pid), "policy", "write")
 
 
 def main() -> None:

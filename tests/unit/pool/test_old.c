@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of pool: what goes with memory that goes back to the system: huge pages of superslabs
+ * that are hardly used any more, bitmaps of slabs that are gone. */
+#include "pool_support.h"
+
+/* A superslab with huge pages, each slot used, of which only the first `kept` stay in use. */
+static size_t acquire_huge_and_leave(unsigned kept)
+{
+    struct hak_pool_config config = {.retired_max_count = 1000,
+                                     .retired_max_bytes = SIZE_MAX,
+                                     .retired_max_age_ns = 5ull * SECOND_NS};
+    start();
+    hak_pool_configure(&config); /* huge pages from the first superslab on */
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    size_t whole = acquire(32, 1, RUN | HAK_POOL_DENSE, NULL);
+    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    fill_slots(whole, 32);
+    release(whole + kept, 32 - kept, RUN);
+    return whole;
+}
+
+static void old_empty_slots_take_the_huge_pages_of_their_superslab_with_them(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(16);
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_false(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_int_equal(resident_slots(whole, 32), 16);
+    assert_int_equal(verify_pool(), 16);
+}
+
+static void few_old_empty_slots_leave_the_superslab_its_huge_pages(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(17);
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 0);
+    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+}
+
+static void what_went_for_the_limits_sake_and_came_back_as_a_huge_page_goes_when_old(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(1);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 31);
+    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    memset(hak_slot_address(whole + 1), 0, 31 * HAK_SLOT_BYTES); /* as the system does */
+    release(acquire(32, 1, RUN, NULL) + 1, 31, RUN); /* something is EMPTY, or no tick would look */
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(resident_slots(whole, 32), 1);
+    assert_false(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+}
+
+static void what_was_never_used_keeps_its_huge_pages(void **state)
+{
+    (void)state;
+    start();
+    hak_pool_configure(&(struct hak_pool_config){1000, SIZE_MAX, SECOND_NS, 0});
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    size_t first = acquire(1, 1, 5 | HAK_POOL_DENSE, NULL);
+    release(acquire(32, 1, RUN, NULL) + 1, 31, RUN);
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 0);
+    assert_true(hak_load_relaxed(&hak_superslab(first / HAK_SLOTS)->dense));
+}
+
+/* --- bitmaps of superslabs that are slabs' no more --- */
+
+static size_t resident_meta_pages(size_t superslab)
+{
+    unsigned char pages[HAK_META_BYTES / HAK_PAGE_BYTES];
+    size_t resident = 0;
+    char *meta = hak_space_meta() + superslab * HAK_META_BYTES;
+    assert_int_equal(mincore(meta, HAK_META_BYTES, pages), 0);
+    for (size_t i = 0; i < HAK_META_BYTES / HAK_PAGE_BYTES; i++)
+        resident += pages[i] & 1;
+    return resident;
+}
+
+static void write_meta(size_t superslab)
+{
+    memset(hak_space_meta() + superslab * HAK_META_BYTES, 0xa5, HAK_META_BYTES);
+}
+
+static void pages_of_bitmaps_go_with_an_unmapped_superslab_but_not_its_records(void **state)
+{
+    (void)state;
+    size_t slots[2];
+    start();
+    configure(1, SIZE_MAX, UINT64_MAX);
+    slots[0] = acquire(32, 1, 5, NULL);
+    slots[1] = acquire(32, 1, 5, NULL);
+    size_t gone = slots[0] / HAK_SLOTS;
+    write_meta(gone);
+    write_meta(slots[1] / HAK_SLOTS);
+    release(slots[0], 32, 5);
+    assert_int_equal(resident_meta_pages(gone), 11); /* it is kept, and may be wanted at once */
+    release(slots[1], 32, 5);
+    assert_int_equal(stats().unmapped_superslabs, 1);
+    assert_int_equal(resident_meta_pages(gone), 1);
+    char *meta = hak_space_meta() + gone * HAK_META_BYTES;
+    assert_int_equal((unsigned char)meta[HAK_META_KEPT_BYTES - 1], 0xa5);
+    assert_int_equal(meta[HAK_META_KEPT_BYTES], 0);
+    assert_int_equal(resident_meta_pages(slots[1] / HAK_SLOTS), 11);
+}
+
+static void pages_of_bitmaps_go_when_a_huge_block_takes_the_superslab(void **state)
+{
+    (void)state;
+    struct hak_whole w;
+    bool zero;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    size_t slot = acquire(32, 1, 5, NULL);
+    write_meta(slot / HAK_SLOTS);
+    release(slot, 32, 5);
+    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero), 0);
+    assert_int_equal(w.first, slot / HAK_SLOTS);
+    assert_int_equal(resident_meta_pages(w.first), 1);
+}
+
+static void bitmaps_that_the_system_keeps_are_given_back_the_next_time(void **state)
+{
+    (void)state;
+    start();
+    configure(0, SIZE_MAX, UINT64_MAX);
+    size_t slot = acquire(32, 1, 5, NULL);
+    write_meta(slot / HAK_SLOTS);
+    fake_os_fail(FAKE_PURGE, 1, EINVAL);
+    release(slot, 32, 5);
+    assert_false(hak_space_is_taken(slot / HAK_SLOTS));
+    assert_int_equal(resident_meta_pages(slot / HAK_SLOTS), 11);
+    assert_int_equal(acquire(32, 1, RUN, NULL), slot);
+    release(slot, 32, RUN);
+    assert_int_equal(resident_meta_pages(slot / HAK_SLOTS), 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(old_empty_slots_take_the_huge_pages_of_their_superslab_with_them),
+    cmocka_unit_test(few_old_empty_slots_leave_the_superslab_its_huge_pages),
+    cmocka_unit_test(what_went_for_the_limits_sake_and_came_back_as_a_huge_page_goes_when_old),
+    cmocka_unit_test(what_was_never_used_keeps_its_huge_pages),
+    cmocka_unit_test(pages_of_bitmaps_go_with_an_unmapped_superslab_but_not_its_records),
+    cmocka_unit_test(pages_of_bitmaps_go_when_a_huge_block_takes_the_superslab),
+    cmocka_unit_test(bitmaps_that_the_system_keeps_are_given_back_the_next_time),
+};
+UNIT_MAIN(tests)

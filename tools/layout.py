@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes cmake/layout.ld: which functions of libhakmem.so programs do not use, so that they lie apart.
+
+The kernel maps 64 KiB of a file around each page that is touched, and all of it counts as the process's memory. So
+what ordinary programs do not reach stands behind the rest, where it costs nothing until it is used. (Not the other way
+round: valgrind names only functions of the section .text.)
+
+    cmake --preset release && cmake --build --preset release && python3 -B tools/layout.py
+
+Functions that are missing in the list, or wrong in it, cost a few pages of memory and nothing else.
+
+SPDX-License-Identifier: Apache-2.0 OR MIT
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIBRARY = ROOT / "build/release/libhakmem.so"
+BENCH = ROOT / "build/release/bench"
+
+PYTHON = """
+import json, threading
+rows = [{"a": i, "b": str(i) * 3} for i in range(3000)]
+thread = threading.Thread(target=lambda: json.loads(json.dumps(rows)))
+thread.start()
+thread.join()
+"""
+SQL = """
+create table t(a, b);
+with recursive c(x) as (select 1 union all select x + 1 from c where x < 5000)
+    insert into t select x, hex(randomblob(20)) from c;
+create index i on t(b);
+select count(*) from t;
+"""
+PROGRAMS = (
+    ("true",),
+    ("bash", "-c", "for i in 1 2; do /bin/true; done; echo $(echo a)"),
+    ("ls", "-l", "/usr/bin"),
+    ("git", "--version"),
+    ("gcc", "-c", "-O1", "-x", "c", "/dev/null", "-o", "/dev/null"),
+    ("perl", "-e", 'my %h; $h{"k$_"} = "v" x ($_ % 50) for 1..10000; print scalar keys %h'),
+    ("python3", "-c", PYTHON),
+    ("sqlite3", ":memory:", SQL),
+    (BENCH / "random_mixed", "200000", "8192", "42"),
+    (BENCH / "random_mixed", "100000", "256", "42", "2"),
+    (BENCH / "random_mixed", "1500000", "400000", "42"),
+    (BENCH / "larson", "0", "8", "100", "1000", "5", "42", "4"),
+    (BENCH / "prodcons", "10"),
+    (BENCH / "mid_threads", "2000", "100", "42", "2"),
+    (BENCH / "large_scenarios", "mixed", "500"),
+    (BENCH / "cxx_json", "1"),
+)
+
+HEAD = """/* Where things lie in libhakmem.so: the constants with the tables that are read when it is loaded; behind the code, in a
+ * mapping of their own, the functions that ordinary programs do not use. Written by tools/layout.py, which says why;
+ * GNU ld reads it beside its own script.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT */
+SECTIONS
+{
+  .rodata_first : { *(.rodata .rodata.*) }
+}
+INSERT AFTER .rela.plt;
+
+SECTIONS
+{
+  . = ALIGN(0x1000) + 0x1000; /* a mapping of its own */
+  .text_rest :
+  {
+"""
+TAIL = """  }
+}
+INSERT AFTER .fini;
+"""
+
+
+def functions_run(program: tuple[str | pathlib.Path, ...]) -> set[str]:
+    """The library's functions that a program and its children run, by valgrind's callgrind."""
+    found = set()
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--demangle=no",
+                   f"--callgrind-out-file={folder}/%p"]
+        done = subprocess.run([*command, *map(str, program)], env={**os.environ, "LD_PRELOAD": str(LIBRARY)},
+                              capture_output=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"layout: {program[0]} failed under valgrind: {done.stderr.decode()[-500:]}")
+        for profile in pathlib.Path(folder).iterdir():
+            names: dict[tuple[str, str], str] = {}
+            ours = False
+            for kind, number, name in re.findall(r"^c?(ob|fn)=\((\d+)\)(?: (.*))?$", profile.read_text(), re.MULTILINE):
+                if name:
+                    names[kind, number] = name
+            for kind, number in re.findall(r"^(ob|fn)=\((\d+)\)", profile.read_text(), re.MULTILINE):
+                if kind == "ob":
+                    ours = "libhakmem.so" in names[kind, number]
+                elif ours:
+                    found.add(re.sub(r"'\d+$", "", names[kind, number]))  # how often it calls itself
+    return found
+
+
+def functions_not_in(used: set[str]) -> set[str]:
+    """The library's other functions: those of which no name is among these."""
+    names: dict[str, set[str]] = {}
+    symbols = subprocess.run(["nm", str(LIBRARY)], capture_output=True, text=True, check=True).stdout
+    for address, name in re.findall(r"^([0-9a-f]+) [tTwW] (\S+)$", symbols, re.MULTILINE):
+        names.setdefault(address, set()).add(name.split(".")[0].split("@")[0])
+    return set().union(*(group for group in names.values() if not group & used)) - used
+
+
+def main() -> None:
+    """Runs the programs and writes the file."""
+    used = {name.split(".")[0] for program in PROGRAMS for name in functions_run(program)}
+    rest = sorted(name for name in functions_not_in(used) if re.fullmatch(r"[a-zA-Z]\w+", name))
+    lines = [f"    *(.text.{name} .text.{name}.* .text.unlikely.{name} .text.unlikely.{name}.*)\n" for name in rest]
+    (ROOT / "cmake/layout.ld").write_text(HEAD + "".join(lines) + TAIL)
+    print(f"cmake/layout.ld: {len(used)} functions used, {len(rest)} not")
+
+
+if __name__ == "__main__":
+    main()
