@@ -28,6 +28,8 @@ foreach(name hakmem hakmem-prefixed hakmem-hardened)
         DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}"
         RENAME "lib${name}.so.${PROJECT_VERSION}-gdb.py")
 endforeach()
+install(FILES tools/gdb/hakmem_gdb_records.py
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}")
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/cmd/hakmem/completion.bash")
     install(FILES cmd/hakmem/completion.bash

@@ -110,7 +110,7 @@ _hakmem() {
             fi
             ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
-        map) _hakmem_process '--png --html --json --output --by --limit --load --help' ;;
+        map) _hakmem_process '--png --html --json --output --by --limit --load --help' files ;;
         version) ;;
         *) mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}") ;;
     esac

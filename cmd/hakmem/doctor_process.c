@@ -131,6 +131,22 @@ static void process_say_why_not(struct hak_doctor *d, const struct process *p, c
     free(exe);
 }
 
+/* Nobody has asked for hakmem. */
+static void process_say_how(struct hak_doctor *d)
+{
+    struct hak_elf elf = {.fd = -1};
+    char *exe = hak_format("%s/exe", d->folder);
+    bool is_static = !d->is_copy && hak_elf_open(&elf, exe) == HAK_ELF_OK && !elf.has_interp;
+    hak_doctor_add(d, "preload", HAK_PROBLEM,
+                   hak_format("hakmem is not in the process%s",
+                              is_static ? ", whose program is statically linked" : ""),
+                   "it uses another allocator",
+                   hak_format(is_static ? "link it with libhakmem.a"
+                                        : "start it with: hakmem run -- COMMAND"));
+    hak_elf_close(&elf);
+    free(exe);
+}
+
 /* By its records: also in static programs. */
 static bool process_has_root(const struct hak_doctor *d, char **what)
 {
@@ -168,9 +184,7 @@ static bool process_look_at_takeover(struct hak_doctor *d, const struct process 
     else if (library != NULL)
         process_say_why_not(d, p, library);
     else
-        hak_doctor_add(d, "preload", HAK_PROBLEM, hak_format("hakmem is not in the process"),
-                       "it uses another allocator",
-                       hak_format("start it with: hakmem run -- COMMAND"));
+        process_say_how(d);
     free(library);
     return found;
 }

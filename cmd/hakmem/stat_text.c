@@ -75,19 +75,21 @@ static void text_below(const struct hak_survey *survey)
                  (uint64_t)s->live_blocks, hak_bytes_text(a, s->live_bytes),
                  (uint64_t)s->cache.used_blocks, (uint64_t)s->cache.slabs, survey->large_blocks,
                  survey->huge_blocks);
-    (void)printf("%" PRIu64 " threads; superslabs kept: %" PRIu64 " and %" PRIu64
+    uint64_t threads = text_threads(survey);
+    (void)printf("%" PRIu64 " thread%s; superslabs kept: %" PRIu64 " and %" PRIu64
                  " empty slots, of %s allowed\n",
-                 text_threads(survey), s->pool.retired_now, s->pool.empty_slots_now,
+                 threads, threads == 1 ? "" : "s", s->pool.retired_now, s->pool.empty_slots_now,
                  hak_bytes_text(b, s->pool.budget_bytes));
     if (survey->slack_basis == HAK_SLACK_ESTIMATED)
         (void)printf("~ estimated from %" PRIu64 " sampled block%s; of large and huge ones exact\n",
                      survey->slack_samples, survey->slack_samples == 1 ? "" : "s");
     else if (survey->slack_basis == HAK_SLACK_LARGE)
         (void)printf("> of large and huge blocks; of small ones it is not known without samples:\n"
-                     "  %s\n",
-                     survey->image->remote->is_core
-                         ? "HAKMEM_PROF=1 in the program's environment"
-                         : "'hakmem prof start PID', or HAKMEM_PROF=1 in its environment");
+                     "  HAKMEM_PROF=1 in its environment");
+    if (survey->slack_basis == HAK_SLACK_LARGE && !survey->image->remote->is_core)
+        (void)printf(", or: hakmem prof start %d", (int)survey->image->remote->pid);
+    if (survey->slack_basis == HAK_SLACK_LARGE)
+        (void)putchar('\n');
     if (survey->image->remote->swap_bytes != UINT64_MAX && survey->image->remote->swap_bytes != 0)
         (void)printf("%s are in swap, and in no line\n",
                      hak_bytes_text(c, survey->image->remote->swap_bytes));

@@ -40,6 +40,23 @@ static inline void *hak_profile_try_metered(size_t size_bytes)
                                 HAK_METER_LEAST(front->meter->most[cls]));
 }
 
+/* The shortest way for sizes above HAK_TINY_MAX, whose classes have no metered bin and so come by
+ * each time: counted, and out of the class's own bin. NULL: as above; also when somebody has asked
+ * for something. */
+static inline void *hak_profile_try_counted(size_t size_bytes)
+{
+    struct hak_front *front = hak_self;
+    struct hak_meter *m = front->meter;
+    unsigned cls = hak_class_of(size_bytes);
+    if (m == NULL || m->left_bytes[HAK_METERED_CLASSES] < (int64_t)hak_class(cls)->size_bytes ||
+        hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]) != 0)
+        return NULL;
+    void *p = hak_cache_pop(front, cls * 2u);
+    if (HAK_LIKELY(p != NULL))
+        m->left_bytes[HAK_METERED_CLASSES] -= (int64_t)hak_class(cls)->size_bytes;
+    return p;
+}
+
 /* A block of a class of which malloc's bin was empty; as hak_cache_refill. */
 void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, size_t align_bytes,
                         bool *zero);

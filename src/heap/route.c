@@ -160,8 +160,9 @@ void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
     const struct request r = {size_bytes, 1, site};
     if (size_bytes > HAK_SMALL_MAX)
         return route_large_of(&r, &zero);
-    if (HAK_UNLIKELY(hak_prof_is_on()) && size_bytes <= HAK_TINY_MAX) {
-        void *p = hak_profile_try_metered(size_bytes);
+    if (HAK_UNLIKELY(hak_prof_is_on())) {
+        void *p = size_bytes <= HAK_TINY_MAX ? hak_profile_try_metered(size_bytes)
+                                             : hak_profile_try_counted(size_bytes);
         if (p != NULL)
             return p;
     }

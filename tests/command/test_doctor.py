@@ -209,8 +209,10 @@ class TestProcesses(CommandCase):
 
     def test_static(self) -> None:
         program = self.compile("static", "#include <unistd.h>\nint main(void) { pause(); }\n", "-static")
-        found = self.finding("preload", self.running(program, LD_PRELOAD=str(self.library)))
-        self.assertRegex(found["value"], "statically linked")
+        for env in ({"LD_PRELOAD": str(self.library)}, {}):
+            found = self.finding("preload", self.running(program, **env))
+            self.assertRegex(found["value"], "statically linked")
+            self.assertEqual(found["fix"], "link it with libhakmem.a")
 
     def test_own_malloc(self) -> None:
         source = "#include <unistd.h>\nstatic char b[99999]; static unsigned long n; void *malloc(unsigned long s) " \

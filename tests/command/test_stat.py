@@ -567,7 +567,7 @@ class TestFigures(StatCase):
         self.assertRegex(done.stdout, rf"^hold, process {process.pid}: .* in memory, hakmem \d+\.\d+\.\d+")
         self.assertRegex(done.stdout, r"(?m)^  live blocks +[\d.]+ MiB +[\d.]+%  #+\.+$")
         self.assertRegex(done.stdout, r"(?m)^  of live blocks, not asked for +>[\d.]+ KiB +[\d.]+%  [#.]+$")
-        self.assertRegex(done.stdout, r"(?m)^> of large and huge blocks; .*\n  'hakmem prof start PID', or HAKMEM_PROF=1")
+        self.assertRegex(done.stdout, rf"(?m)^> of large and huge blocks; .*\n  HAKMEM_PROF=1 in its environment, or: hakmem prof start {process.pid}$")
         self.assertRegex(done.stdout, r"(?m)^  sum .* the kernel says .* \([+-][\d.]+%\)$")
         self.assertIn(f"{stats['control']['live.blocks']} live blocks", done.stdout)
         self.assertIn("1 allocation has failed", done.stdout)

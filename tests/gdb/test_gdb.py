@@ -31,9 +31,10 @@ STATES = {
     "kept": r"first byte of a block of 32 bytes\n.*\n +state +live\n",
     "in_outbox": r"first byte of a block of 64 bytes\n.*\n +state +free, in the outbox of heap \d+, of thread [23] ",
     "remote": r"first byte of a block of 256 bytes\n.*\n +state +free: another thread freed it",
-    "in_large": r"the first byte of a large block of \d+ bytes\n.*\n +state +live\n",
+    "in_large": r"first byte of a large block of \d+ bytes\n.*\n +state +live, 200000 bytes were asked for\n",
     "(char *) in_large + 150000": r"is byte 150000 of a large block of \d+ bytes\n",
-    "(char *) in_huge + 3000000": r"is byte 3000000 of a huge block of \d+ bytes\n.*\n +state +live\n",
+    "(char *) in_huge + 3000000": r"is byte 3000000 of a huge block of \d+ bytes\n"
+    r".*\n +state +live, 5000000 bytes were asked for\n",
     "gone": r"is in no block\n +slot +empty: what was here has been freed",
     "(char *) live + 17": r"is byte 17 of a block of 128 bytes\n.*\n +state +live\n",
     "(char *) live + 60000": r"\n +state +free: never used since the slab was made\n",
@@ -47,7 +48,8 @@ HARDENED_STATES = {
     "gone": r"large block of \d+ bytes\n.*\n +state +free, in quarantine\n",
 }
 # With a sample for each 64 bytes or so a block of 100 may be none; these always are.
-CALL_STACK = r" block of \d+ bytes\n.*\n +state +live\n +sampled: it was allocated by\n(.*\n)* +0x[0-9a-f]+ main"
+CALL_STACK = r" block of \d+ bytes\n.*\n +state +live, \d+ bytes were asked for\n"
+CALL_STACK += r" +sampled: it was allocated by\n(.*\n)* +0x[0-9a-f]+ main"
 SAMPLED_STATES = {"in_large": f"large{CALL_STACK}", "(char *) in_huge + 5": f"huge{CALL_STACK}"}
 BEGIN = "=== "
 
@@ -130,6 +132,13 @@ class Gdb(unittest.TestCase):
         for what, expected in SAMPLED_STATES.items():
             self.assertRegex(text[what], expected)
 
+    def test_the_bins_of_the_heap_profile(self) -> None:
+        """While it counts, malloc takes from other bins; what is in those is as free as in any."""
+        profile = "HAKMEM_PROF=1 HAKMEM_PROF_FILE=/dev/null"
+        commands = [word.replace("env ", f"env {profile} ") for word in start(LIBRARY)]
+        state = {"(char *) live + 128": r"free, in the bin of heap \d+, of thread 1 .*; malloc number 1 from now"}
+        self.check(gdb(BLOCKS, *commands, *questions(state)), state)
+
     def test_the_heaps(self) -> None:
         text = gdb(BLOCKS, *start(LIBRARY), "hakmem heap")
         self.assertRegex(text, r"hakmem \d+\.\d+\.\d+, window at 0x[0-9a-f]+\n")
@@ -145,6 +154,7 @@ class Gdb(unittest.TestCase):
         real = LIBRARY.resolve().name
         shutil.copy(LIBRARY, libraries / real)
         shutil.copy(SCRIPT, scripts / str(libraries).lstrip("/") / f"{real}-gdb.py")
+        shutil.copy(Path(SCRIPT).with_name("hakmem_gdb_records.py"), scripts / str(libraries).lstrip("/"))
         (libraries / "libhakmem.so").symlink_to(real)
         where = [f"set auto-load scripts-directory {scripts}", f"set auto-load safe-path {scripts}"]
         text = gdb(BLOCKS, *where, *start(libraries / "libhakmem.so"), "hakmem heap", script="/dev/null")
@@ -164,7 +174,7 @@ class Gdb(unittest.TestCase):
     @unittest.skipUnless(os.environ.get("TEST_TYPES") == "1", "a build without debug information for types")
     def test_the_table_is_what_the_debug_information_says(self) -> None:
         check = self.folder / "check.py"
-        check.write_text(CHECK_LAYOUT.replace("SCRIPT", SCRIPT), encoding="utf-8")
+        check.write_text(CHECK_LAYOUT, encoding="utf-8")
         text = gdb(BLOCKS, *start(LIBRARY), f"source {check}")
         found = re.search(r"(\d+) members compared", text)
         self.assertIsNotNone(found, text)
@@ -175,6 +185,7 @@ class Gdb(unittest.TestCase):
 # Runs in gdb: each member, each structure and each enumerator of the table, as gdb itself finds them.
 CHECK_LAYOUT = """
 import gdb
+from hakmem_gdb_records import LAYOUT_LINE, ROOT_LAYOUT_AT, find_layout
 compared = 0
 layout = find_layout()
 def value(text):

@@ -5,221 +5,33 @@
     (gdb) hakmem heap                heaps, size classes and superslabs in short
 
 gdb loads this file by itself with libhakmem.so where it is installed (docs/gdb.md); else
-`source hakmem-gdb.py`. It needs no debug information: the library's root structure points to a
-table of the layout of its records (src/telemetry/layout.h). It only reads memory, calls nothing in
-the process, and works while the process is stopped anywhere, inside malloc too. All of it is one
-file, because one file is what gdb loads with a library.
+`source hakmem-gdb.py`. How it reads the library's records is in hakmem_gdb_records.py beside it.
+It calls nothing in the process, and works while the process is stopped anywhere, inside malloc too.
 """
 
 import struct
+import sys
+from pathlib import Path
 
 import gdb
 
-# The only two places that have to be known: tests/gdb compares them with the library's own.
-ROOT_MAGIC = b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
-ROOT_ALIGN = 64
-ROOT_LAYOUT_AT = 256
-LAYOUT_LINE = struct.Struct("<36sHH")
-LAYOUT_MOST_LINES = 400
+sys.path.insert(0, str(Path(__file__).absolute().parent))
+writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # not into the folder of an installation
+from hakmem_gdb_records import (  # noqa: E402
+    HARD_LIVE,
+    HARD_SIZE_MASK,
+    Class,
+    Slab,
+    State,
+    UnreadableError,
+    number,
+    read,
+)
 
-HARD_SIZE_MASK = 0x1FFFF
-HARD_LIVE = 1 << 31
-NUMBERS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+sys.path.pop(0)
+sys.dont_write_bytecode = writes
+
 MEGABYTE = float(1 << 20)
-
-
-class UnreadableError(Exception):
-    """What is wanted cannot be had; the text says why."""
-
-
-def read(address, count):
-    """Bytes of the process."""
-    try:
-        return gdb.selected_inferior().read_memory(address, count).tobytes()
-    except gdb.error:
-        raise UnreadableError(f"the memory at {address:#x} cannot be read") from None
-
-
-def number(address, count=8):
-    """An unsigned number in the process."""
-    return struct.unpack(NUMBERS[count], read(address, count))[0]
-
-
-# --- finding the root ---
-
-
-def by_symbol():
-    """The root's address, where the symbols were not stripped."""
-    try:
-        return [int(gdb.parse_and_eval("(unsigned long) &hak_root"))]
-    except gdb.error:
-        return []
-
-
-def by_search():
-    """Places in the data of all programs and libraries that begin like a root."""
-    for line in gdb.execute("info files", to_string=True).splitlines():
-        words = line.split()
-        if len(words) < 5 or words[1] != "-" or words[3] != "is" or words[4] != ".data":
-            continue
-        begin, end = int(words[0], 16), int(words[2], 16)
-        try:
-            data = read(begin, end - begin)
-        except UnreadableError:
-            continue
-        at = data.find(ROOT_MAGIC)
-        while at >= 0:
-            if (begin + at) % ROOT_ALIGN == 0:
-                yield begin + at
-            at = data.find(ROOT_MAGIC, at + 1)
-
-
-class Layout:
-    """The library's own description of its records."""
-
-    def __init__(self, root):
-        self.root = root
-        self.lines = {}
-        at = number(root + ROOT_LAYOUT_AT)
-        for i in range(LAYOUT_MOST_LINES):
-            line = read(at + i * LAYOUT_LINE.size, LAYOUT_LINE.size)
-            name, offset, count = LAYOUT_LINE.unpack(line)
-            name = name.rstrip(b"\0").decode("ascii", "replace")
-            if not name:
-                return
-            self.lines[name] = (offset, count)
-        raise UnreadableError("the library's table of layouts has no end: is this its hakmem-gdb.py?")
-
-    def __getitem__(self, name):
-        """The offset of a member, the size of a structure, or the value of a constant."""
-        try:
-            return self.lines[name][0]
-        except KeyError:
-            raise UnreadableError(
-                f"this libhakmem does not say where {name} is: use the hakmem-gdb.py of its version"
-            ) from None
-
-    def get(self, address, name):
-        """A member of the structure at an address."""
-        offset = self[name]
-        return number(address + offset, self.lines[name][1])
-
-    def part(self, name):
-        """The address of what the root points to."""
-        return number(self.root + self["hak_root.at"] + 8 * self[name])
-
-
-def find_layout():
-    """The layout of the library that runs, of several the one that is in use."""
-    started = None
-    for root in dict.fromkeys([*by_symbol(), *by_search()]):
-        try:
-            if read(root, len(ROOT_MAGIC)) != ROOT_MAGIC:
-                continue
-            layout = Layout(root)
-            if layout.get(layout.part("HAK_ROOT_SPACE"), "hak_space.slots"):
-                return layout
-            started = layout
-        except UnreadableError:
-            continue
-    if started is not None:
-        raise UnreadableError("hakmem is loaded, but nothing has been allocated yet")
-    raise UnreadableError(
-        "no hakmem here: load the core file or attach to the process first; "
-        "for a core file, gdb must also find the program and its libraries"
-    )
-
-
-# --- what is where ---
-
-
-class Class:
-    """A size class."""
-
-    def __init__(self, state, cls):
-        layout = state.layout
-        at = state.tables + layout["hak_class_tables.classes"] + cls * layout["hak_class"]
-        self.cls = cls
-        self.size = layout.get(at, "hak_class.size_bytes")
-        self.blocks = layout.get(at, "hak_class.blocks")
-        self.slots = layout.get(at, "hak_class.slots")
-
-
-class Slab:
-    """The record of a slab."""
-
-    def __init__(self, state, address):
-        layout = state.layout
-        self.at, self.layout = address, layout
-        self.cls = Class(state, layout.get(address, "hak_slab.cls"))
-        self.base = layout.get(address, "hak_slab.base")
-        self.carved = layout.get(address, "hak_slab.carved")
-        self.free_blocks = layout.get(address, "hak_slab.free_blocks")
-        self.owner = layout.get(address, "hak_slab.owner")
-
-    def bit(self, bits, index):
-        """Whether a block's bit is set in one of the two bitmaps."""
-        words = self.layout.get(self.at, f"hak_slab.{bits}")
-        return number(words + index // 64 * 8) >> (index % 64) & 1
-
-
-class State:
-    """The allocator in the process, as far as it does not change with the question."""
-
-    def __init__(self):
-        self.layout = layout = find_layout()
-        self.space = layout.part("HAK_ROOT_SPACE")
-        self.tables = layout.part("HAK_ROOT_TABLES")
-        self.base = layout.get(self.space, "hak_space.base")
-        self.slots = layout.get(self.space, "hak_space.slots")
-        self.map = layout.get(self.space, "hak_space.map")
-        self.slot_bytes = 1 << layout["HAK_SLOT_SHIFT"]
-        self.superslab_slots = layout["HAK_SLOTS"]
-        self.hardened = layout.get(layout.root, "hak_root.flags") & 1
-
-    def entry(self, slot):
-        """The map's entry of a slot."""
-        return number(self.map + 4 * slot, 4) if slot < self.slots else 0
-
-    def address(self, slot):
-        """Where a slot begins."""
-        return self.base + slot * self.slot_bytes
-
-    def slab_record(self, slot):
-        """Where the record of a slot is."""
-        layout = self.layout
-        meta = layout.get(self.space, "hak_space.meta")
-        superslab, rest = divmod(slot, self.superslab_slots)
-        return meta + superslab * layout["HAK_META_BYTES"] + rest * layout["hak_slab"]
-
-    def record(self, superslab):
-        """Where the record of a superslab is."""
-        records = self.layout.get(self.space, "hak_space.records")
-        return records + superslab * self.layout["HAK_RECORD_BYTES"]
-
-    def high_water(self):
-        """How many superslabs there are or were."""
-        window = self.layout.part("HAK_ROOT_WINDOW")
-        return self.layout.get(window, "hak_window.high_water")
-
-    def heaps(self):
-        """The addresses of all heaps."""
-        at = self.layout.get(self.layout.part("HAK_ROOT_REGISTRY"), "hak_registry.all")
-        for _ in range(1 << 20):
-            if at == 0:
-                return
-            yield at
-            at = self.layout.get(at, "hak_heap.next_heap")
-
-    def heap_number(self, heap):
-        """As `hakmem stat` numbers them."""
-        front = heap + self.layout["hak_heap.front"]
-        return self.layout.get(front, "hak_front.tag") >> 8
-
-    def word(self, block):
-        """What the hardened library notes of a block."""
-        words = self.layout.get(self.space, "hak_space.words")
-        return number(words + 4 * ((block - self.base) >> self.layout["HAK_WORD_SHIFT"]), 4)
 
 
 def threads():
@@ -259,8 +71,24 @@ def in_bin(state, heap, cls, block):
     stack = layout.get(owner, "hak_class_heap.stack")
     if stack == 0:
         return None
+    return in_stack(state, heap, cls, stack, block)
+
+
+def in_metered_bin(state, heap, cls, block):
+    """The same for the bin of the class that malloc takes from while the heap profile counts."""
+    layout = state.layout
+    meter = layout.get(heap + layout["hak_heap.front"], "hak_front.meter")
+    if meter == 0 or cls >= layout["HAK_METERED_CLASSES"]:
+        return None
+    stack = meter + layout["hak_meter.blocks"] + cls * (8 * (layout["HAK_METER_BLOCKS"] + 1))
+    return in_stack(state, heap, layout["HAK_KIND_METERED"] // 2 + cls, stack, block)
+
+
+def in_stack(state, heap, bin_number, stack, block):
+    """The place of a block in the stack of a bin, counted from its top; or None."""
+    layout = state.layout
     front = heap + layout["hak_heap.front"] + layout["hak_front.bins"]
-    top = layout.get(front + cls * layout["hak_bin"], "hak_bin.top")
+    top = layout.get(front + bin_number * layout["hak_bin"], "hak_bin.top")
     count = (top - stack) // 8
     if not 0 < count <= 1 << 16:
         return None
@@ -291,7 +119,7 @@ def block_state(state, slab, index, known):
         return "free: another thread freed it, its owner has not collected it yet"
     block = slab.base + index * slab.cls.size
     for heap in state.heaps():
-        place = in_bin(state, heap, slab.cls.cls, block)
+        place = in_metered_bin(state, heap, slab.cls.cls, block) or in_bin(state, heap, slab.cls.cls, block)
         if place is not None:
             whose = heap_text(state, heap, known)
             return f"free, in the bin of heap {whose}; malloc number {place} from now gets it"
@@ -367,10 +195,8 @@ def describe_block(state, address, begin, count, what, note):
 def note_of(state, address, entry):
     """The state of a large or huge block, and where it begins in its range."""
     layout = state.layout
-    if not state.hardened:
-        return "live", 0
     asked = layout.get(address, "hak_note.bytes")
-    front = layout.get(address, "hak_note.front_bytes")
+    front = layout.get(address, "hak_note.front_bytes") if state.hardened else 0
     if entry & layout["HAK_KIND_KEPT"]:
         return "free, in quarantine", front
     return f"live, {asked} bytes were asked for", front

@@ -79,7 +79,7 @@ def test_a_missing_command_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("arguments", "status", "message"),
     [
         (["--nonsense"], USAGE, r"No such option: --nonsense.*; see 'hakmem \w+ --help'"),
-        (["minus-one"], USAGE, "Invalid value"),
+        (["minus-one"], USAGE, "Invalid value|neither the number of a process"),
         (["7", "--load", "x", "--once", "--view", "y"], USAGE, "No such option|no view"),
     ],
 )

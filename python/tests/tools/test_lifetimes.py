@@ -2,6 +2,7 @@
 """How long blocks of a call site live, in top and map: of a program that learns it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,23 @@ def test_reader(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     block = keep.blocks[0]
     assert any(": keep " in text for text in sites.in_range(stat, block, block + 1))
     assert not any(": keep " in text for text in sites.in_range(stat, block + 1, block + 2))
+
+
+@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
+def test_map_of_a_core_file(pid: int, tmp_path: Path) -> None:
+    """It shows what the process shows."""
+    made = ["gcore", "-o", str(tmp_path / "core"), str(pid)]
+    subprocess.run(made, capture_output=True, check=True)
+    live = run("map", "--limit", "0", str(pid))
+    dead = run("map", "--limit", "0", str(tmp_path / f"core.{pid}"))
+    begin = (
+        "A superslab is nearly empty" if "A superslab" in live else "superslabs are nearly empty"
+    )
+    assert begin in live
+    watched = [
+        [line for line in text.splitlines() if "watched, lives" in line] for text in (live, dead)
+    ]
+    assert watched[0] == watched[1] != []
 
 
 def test_top_and_map(pid: int) -> None:

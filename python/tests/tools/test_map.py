@@ -65,7 +65,7 @@ def test_the_terminal_has_a_line_for_each_superslab(stat: dict[str, Any]) -> Non
     assert f"{made_up.BASE + model.SUPERSLAB_BYTES:#14x} |▁▁▁▁▁▁LL·{' ' * 23}|" in text
     assert f"|{'-' * 32}|" in text
     assert "huge block, 4.0 MiB" in text
-    assert "1 superslabs are nearly empty" in text
+    assert "A superslab is nearly empty and keeps" in text
     assert "classes: 64 128 20096" in text
     for line in text.splitlines():
         assert len(line) <= 80
@@ -157,6 +157,7 @@ def test_each_output_goes_where_it_should(folder: Path) -> None:
     ("arguments", "message"),
     [
         ([], "give a PID or --load FILE"),
+        (["no-such-core"], "'no-such-core' is neither the number of a process nor a core file"),
         (["1", "--load", "stat.json"], "give a PID or --load FILE"),
         (["1", "--png", "--html"], "choose one of"),
         (["1", "--by", "luck"], "--by is one of class, fill, age, owner"),

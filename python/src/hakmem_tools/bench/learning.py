@@ -7,7 +7,6 @@ interleaved: without a policy (`fixed`), learning from nothing (`live`), and wit
 of the run. Who uses it: cli. It never prints.
 """
 
-import datetime
 import statistics
 import tempfile
 import time
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hakmem_tools
 from hakmem_tools.bench import allocators as alloc
 from hakmem_tools.bench import machine, measure, real
 from hakmem_tools.bench.allocators import Allocator, Missing
@@ -329,17 +327,9 @@ def verdict(result: Result) -> dict[str, Any]:
 def run(plan: LearningPlan, say: Say, save: Callable[[Result], None]) -> Result:
     """Measures everything."""
     result: Result = {
-        "schema": SCHEMA,
-        "tool": f"hakmem bench {hakmem_tools.__version__}",
-        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": plan.command,
-        "set": "quick" if plan.quick else "full",
-        "rounds": plan.rounds,
-        "learns": plan.learns,
-        "tries": plan.tries,
-        "complete": False,
-        "seconds": 0.0,
-        "machine": machine.describe(),
+        **machine.head(
+            SCHEMA, plan.command, plan.quick, plan.rounds, learns=plan.learns, tries=plan.tries
+        ),
         "workloads": [],
     }
     begin = time.monotonic()

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Benchmarks: what machine a result comes from.
+"""Benchmarks: what machine a result comes from, and what all results begin with.
 
-Who uses it: runner. Standard library only; it never changes a setting.
+Who uses it: runner, learning. Standard library only; it never changes a setting.
 """
 
+import datetime
 import os
 import platform
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+
+import hakmem_tools
 
 
 def first_match(path: str, pattern: str) -> str:
@@ -44,4 +48,20 @@ def describe() -> dict[str, str]:
         "overcommit_memory": first_match("/proc/sys/vm/overcommit_memory", r"(\d+)"),
         "compiler": first_line(["cc", "--version"]),
         "load_at_start": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def head(schema: int, command: str, quick: bool, rounds: int, **more: int) -> dict[str, Any]:
+    """What a result begins with, before anything is measured; `more` are figures of its own."""
+    return {
+        "schema": schema,
+        "tool": f"hakmem bench {hakmem_tools.__version__}",
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": command,
+        "set": "quick" if quick else "full",
+        "rounds": rounds,
+        **more,
+        "complete": False,
+        "seconds": 0.0,
+        "machine": describe(),
     }

@@ -5,7 +5,6 @@ Nothing is dropped: a crash, a time limit or a wrong result is in the result as 
 Who uses it: cli. It never prints; a listener hears what happens.
 """
 
-import datetime
 import hashlib
 import shutil
 import tempfile
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hakmem_tools
 from hakmem_tools.bench import allocators as alloc
 from hakmem_tools.bench import machine, measure
 from hakmem_tools.bench.allocators import Allocator, Missing
@@ -293,16 +291,7 @@ def steps_of(plan: Plan, benchmark: Benchmark) -> int:
 def head_of(plan: Plan) -> Result:
     """The result without its benchmarks."""
     return {
-        "schema": SCHEMA,
-        "tool": f"hakmem bench {hakmem_tools.__version__}",
-        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": plan.command,
-        "set": "quick" if plan.quick else "full",
-        "rounds": plan.rounds,
-        "idle_ms": IDLE_MS,
-        "complete": False,
-        "seconds": 0.0,
-        "machine": machine.describe(),
+        **machine.head(SCHEMA, plan.command, plan.quick, plan.rounds, idle_ms=IDLE_MS),
         "allocators": {
             a.name: {
                 "version": a.version,

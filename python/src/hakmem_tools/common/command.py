@@ -44,8 +44,9 @@ def explain(stderr: str, what: str) -> str:
     return "; ".join(parts) or f"{what} failed and did not say why"
 
 
-def run(*arguments: str, seconds: float = SECONDS) -> str:
+def run(*arguments: str, more_seconds: float = 0) -> str:
     """Runs the command and returns what it printed; a failure is a ToolError in its own words."""
+    seconds = SECONDS + more_seconds
     try:
         done = subprocess.run(
             [find(), *arguments],
@@ -86,8 +87,8 @@ def parse(text: str, source: str) -> Stat:
     return dict(value)
 
 
-def stat(pid: int, *options: str) -> Stat:
-    """`hakmem stat PID --json` with more options, as a dictionary."""
+def stat(pid: int | str, *options: str) -> Stat:
+    """`hakmem stat PID --json` with more options, as a dictionary; or of a core file."""
     return parse(run("stat", "--json", *options, str(pid)), f"the answer about process {pid}")
 
 

@@ -62,8 +62,8 @@ class Lifetime:
 class Reader:
     """Looks at a process again and again; names that are known are not looked up again."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int | str) -> None:
+        self.pid = pid  # or the path of a core file
         self.known: dict[int, list[Function]] = {}
 
     def look(self, *options: str) -> Stat:

@@ -22,6 +22,7 @@ EPILOG = cli.examples(
     ("hakmem map 4711", "superslabs of process 4711 on the terminal"),
     ("hakmem map 4711 --html -o map.html", "a page: colours by class, fill, owner or age"),
     ("hakmem map 4711 --png --by owner", "a picture: hakmem-map-4711.png"),
+    ("hakmem map core.4711", "of a core file"),
     ("hakmem map 4711 --json | jq .pins", "what keeps superslabs that are nearly empty"),
     more="A superslab is 2 MiB of 32 slots of 64 KiB. One that is nearly empty cannot go back to "
     "the system while a block in it is live: the map says which.",
@@ -44,11 +45,13 @@ def write_text(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
-def look(pid: int | None, load: Path | None) -> Picture:
-    """The picture of a process or of a saved look at one."""
+def look(pid: str | None, load: Path | None) -> Picture:
+    """The picture of a process, of its core file, or of a saved look at one."""
     if (pid is None) == (load is None):
         raise ToolError("give a PID or --load FILE; `hakmem top` lists processes", USAGE)
-    stat = command.load(load) if load is not None else sites.Reader(pid or 0).look("--superslabs")
+    if pid is not None and not pid.isdecimal() and not Path(pid).exists():
+        raise ToolError(f"{pid!r} is neither the number of a process nor a core file", USAGE)
+    stat = command.load(load) if load is not None else sites.Reader(pid or "").look("--superslabs")
     if "superslabs" not in stat:
         raise ToolError("there are no superslabs in it; save it with --superslabs", USAGE)
     return model.read(stat)
@@ -57,8 +60,8 @@ def look(pid: int | None, load: Path | None) -> Picture:
 @app.command("map", epilog=EPILOG)
 def show_map(
     pid: Annotated[
-        int | None,
-        typer.Argument(metavar="PID", min=1, show_default=False, help="The process."),
+        str | None,
+        typer.Argument(metavar="PID|CORE", show_default=False, help="The process or its core."),
     ] = None,
     as_png: Annotated[bool, typer.Option("--png", help="A picture.")] = False,
     as_html: Annotated[bool, typer.Option("--html", help="A page that needs no network.")] = False,

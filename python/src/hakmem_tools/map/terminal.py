@@ -107,9 +107,14 @@ def pins(picture: Picture, most: int, width: int = WIDTH) -> Iterable[Text]:
     if not picture.pins:
         return
     kept = sum(pin.resident_bytes - pin.live_bytes for pin in picture.pins)
+    count = len(picture.pins)
+    many = (
+        f"{count} superslabs are nearly empty and keep"
+        if count > 1
+        else "A superslab is nearly empty and keeps"
+    )
     yield Text(
-        f"{len(picture.pins)} superslabs are nearly empty and keep {size(max(kept, 0))} "
-        "that is not live:",
+        f"{many} {size(max(kept, 0))} that is not live:",
         style="bold",
     )
     for pin in picture.pins[:most]:

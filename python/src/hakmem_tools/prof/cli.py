@@ -77,7 +77,7 @@ def write(text: str, output: Path | None) -> None:
 
 def ask(pid: int, wait: int, *words: str) -> None:
     """Asks a process and waits for its answer."""
-    command.run("ask", f"--wait={wait}", str(pid), "prof", *words, seconds=wait + command.SECONDS)
+    command.run("ask", f"--wait={wait}", str(pid), "prof", *words, more_seconds=wait)
 
 
 @app.command(epilog=EPILOG)
