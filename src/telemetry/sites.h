@@ -29,10 +29,10 @@ struct hak_site {
     _Atomic(uint32_t) samples;      /* blocks that were looked at */
     _Atomic(uint32_t) live;         /* of those, the ones that live still */
     _Atomic(uint32_t) skipped;      /* not looked at because too many of the site's were alive */
+    _Atomic(uint32_t) told;         /* of its evidence: is in a file already */
     _Atomic(uint32_t) large_blocks; /* beyond HAK_SMALL_MAX: all of them, and their sizes */
     _Atomic(uint64_t) large_kib;
     _Atomic(uint64_t) life_kib; /* sum over the samples that ended */
-    _Atomic(uint32_t) told;     /* of its evidence: is in a file already */
 };
 _Static_assert(sizeof(struct hak_site) <= HAK_CACHE_LINE, "one line each");
 
