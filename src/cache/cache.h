@@ -147,7 +147,9 @@ struct hak_heap {
     size_t free_bytes;        /* free blocks in them */
     size_t purged_free_bytes; /* free_bytes when free pages were given back last: see purge.c */
     struct hak_class_heap classes[HAK_CLASSES];
-    char stack_arena[HAK_STACK_ARENA_BYTES]; /* the first, small stacks of all classes */
+    /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
+     * small classes touches the first of those and the heap's first, and no more. */
+    _Alignas(HAK_PAGE_BYTES) char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 
 /* The calling thread's front: its heap's, or one of the two below. One pointer, initial-exec. */

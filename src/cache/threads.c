@@ -33,10 +33,12 @@ static struct hak_heap *registry_new_heap_locked(void)
 {
     if (hak_registry.last_tag >= TAG_MAX)
         return NULL;
-    struct hak_heap *heap = hak_meta_alloc(sizeof *heap);
+    bool fresh;
+    struct hak_heap *heap = hak_meta_alloc_or_fresh(sizeof *heap, &fresh);
     if (heap == NULL)
         return NULL;
-    memset(heap, 0, offsetof(struct hak_heap, stack_arena));
+    if (!fresh)
+        memset(heap, 0, offsetof(struct hak_heap, stack_arena));
     heap->front.tag = ++hak_registry.last_tag << HAK_TAG_SHIFT;
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);

@@ -41,8 +41,13 @@ static void meta_note_range_locked(uintptr_t at, size_t bytes)
     r->bytes += bytes;
 }
 
+/* What is a page or more begins at one: then pages of it that are never used stay untouched. */
 static void *meta_carve_locked(size_t bytes)
 {
+    size_t skip = bytes < HAK_PAGE_BYTES ? 0 : -(uintptr_t)hak_meta.chunk % HAK_PAGE_BYTES;
+    skip = hak_min(skip, hak_meta.chunk_left_bytes);
+    hak_meta.chunk += skip;
+    hak_meta.chunk_left_bytes -= skip;
     if (hak_meta.chunk_left_bytes < bytes) {
         void *fresh;
         size_t chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
@@ -65,11 +70,18 @@ static void *meta_carve_locked(size_t bytes)
 
 void *hak_meta_alloc(size_t bytes)
 {
+    bool fresh;
+    return hak_meta_alloc_or_fresh(bytes, &fresh);
+}
+
+void *hak_meta_alloc_or_fresh(size_t bytes, bool *fresh)
+{
     unsigned list = meta_list_of(bytes);
     if (list >= HAK_META_LISTS)
         return NULL;
     hak_lock(&hak_meta.lock);
     struct hak_meta_free *p = hak_meta.lists[list];
+    *fresh = p == NULL;
     if (p != NULL)
         hak_meta.lists[list] = p->next;
     else

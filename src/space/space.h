@@ -105,8 +105,11 @@ void hak_meta_fork_child(void);
 
 /* --- memory for the allocator's own records: powers of two, never returned to the system --- */
 
-/* At least `bytes`, aligned to 64, contents undefined; NULL when the system refuses. Any thread. */
+/* At least `bytes`, aligned to 64, or to a page if it is as large, contents undefined; NULL when
+ * the system refuses. Any thread. */
 void *hak_meta_alloc(size_t bytes);
+/* The same; *fresh says that it reads as zero, and that its pages have not been touched. */
+void *hak_meta_alloc_or_fresh(size_t bytes, bool *fresh);
 /* `bytes` as given to hak_meta_alloc. */
 void hak_meta_free(void *p, size_t bytes);
 

@@ -38,6 +38,30 @@ static void a_freed_record_is_the_next_of_its_size(void **state)
     }
 }
 
+static void what_is_a_page_or_more_begins_at_one(void **state)
+{
+    (void)state;
+    for (size_t bytes = HAK_PAGE_BYTES; bytes <= (size_t)1 << 18; bytes *= 2) {
+        assert_non_null(
+            hak_meta_alloc(64)); /* so that the next does not begin at a page by chance */
+        assert_int_equal((uintptr_t)hak_meta_alloc(bytes) % HAK_PAGE_BYTES, 0);
+    }
+}
+
+static void fresh_memory_is_said_to_be_fresh_and_reads_as_zero(void **state)
+{
+    (void)state;
+    bool fresh;
+    char *p = hak_meta_alloc_or_fresh(10000, &fresh);
+    assert_true(fresh);
+    for (size_t i = 0; i < 10000; i++)
+        assert_int_equal(p[i], 0);
+    memset(p, 1, 10000);
+    hak_meta_free(p, 10000);
+    assert_ptr_equal(hak_meta_alloc_or_fresh(10000, &fresh), p);
+    assert_false(fresh);
+}
+
 static void sizes_of_one_power_of_two_share_and_others_do_not(void **state)
 {
     (void)state;
@@ -102,6 +126,8 @@ static void two_threads_never_hold_the_same_record(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(records_are_aligned_to_cache_lines_and_apart),
     cmocka_unit_test(a_freed_record_is_the_next_of_its_size),
+    cmocka_unit_test(what_is_a_page_or_more_begins_at_one),
+    cmocka_unit_test(fresh_memory_is_said_to_be_fresh_and_reads_as_zero),
     cmocka_unit_test(sizes_of_one_power_of_two_share_and_others_do_not),
     cmocka_unit_test(a_refusal_gives_null_and_the_next_call_works),
     cmocka_unit_test(more_than_any_record_needs_is_refused),
