@@ -16,10 +16,9 @@ static void *route_no_memory(size_t bytes, size_t align, unsigned kind)
     return NULL;
 }
 
-/* Where the calling thread places a size; starts thread and process if need be. */
-static unsigned route_class_of(size_t bytes)
+/* Where a thread places a size; with NULL, one without a heap. */
+static unsigned route_class_in(const struct hak_heap *heap, size_t bytes)
 {
-    struct hak_heap *heap = hak_heap_self_slow();
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
@@ -166,12 +165,21 @@ void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
         if (p != NULL)
             return p;
     }
-    return route_class(route_class_of(size_bytes), &r, &zero);
+    return route_class(route_class_in(hak_heap_self_slow(), size_bytes), &r, &zero);
 }
 
 HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
 {
     return hak_heap_malloc_from(size_bytes, HAK_CALL_SITE());
+}
+
+/* Of a class: out of the bin that malloc would look into, or by the slow path. A thread without a
+ * heap has no such bin. */
+static void *route_small_of(struct hak_heap *heap, unsigned cls, const struct request *r,
+                            bool *zero)
+{
+    void *p = heap == NULL ? NULL : hak_cache_pop(&heap->front, hak_kind_shown((uint8_t)(cls * 2)));
+    return p != NULL ? p : route_class(cls, r, zero);
 }
 
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
@@ -182,10 +190,8 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
     if (bytes > HAK_SMALL_MAX) {
         p = route_large_of(&r, &zero);
     } else {
-        unsigned cls = route_class_of(bytes);
-        p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
-        if (p == NULL)
-            p = route_class(cls, &r, &zero);
+        struct hak_heap *heap = hak_heap_self_slow();
+        p = route_small_of(heap, route_class_in(heap, bytes), &r, &zero);
     }
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
@@ -207,14 +213,12 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
 
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
-    bool zero;
+    bool zero = false;
     const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
-    hak_heap_self_slow();
+    struct hak_heap *heap = hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
         return route_large_of(&r, &zero);
-    unsigned cls = route_aligned_class(align_bytes, size_bytes);
-    void *p = hak_cache_pop(hak_self, hak_kind_shown((uint8_t)(cls * 2)));
-    return p != NULL ? p : route_class(cls, &r, &zero);
+    return route_small_of(heap, route_aligned_class(align_bytes, size_bytes), &r, &zero);
 }
 
 HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)

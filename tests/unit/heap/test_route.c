@@ -21,6 +21,26 @@ static void the_first_call_of_all_works(void **state)
     release(p);
 }
 
+static void a_thread_without_a_heap_gets_blocks_of_every_size_by_every_function(void **state)
+{
+    (void)state;
+    struct hak_front *mine = hak_heap_self_slow() != NULL ? hak_self : NULL;
+    hak_cache_set_metered(true);
+    for (int metered = 1; metered >= 0; metered--) {
+        for (size_t bytes = 0; bytes <= HAK_SMALL_MAX; bytes += bytes < 1100 ? 1 : 500) {
+            hak_self = &hak_front_shared;
+            char *p[] = {hak_heap_malloc(bytes), hak_heap_calloc(bytes),
+                         hak_heap_aligned(16, bytes), hak_heap_aligned(256, bytes)};
+            for (unsigned i = 0; i < 4; i++) {
+                CHECK(p[i] != NULL, "%zu bytes, function %u", bytes, i);
+                release(p[i]);
+            }
+        }
+        hak_cache_set_metered(false);
+    }
+    hak_self = mine;
+}
+
 static void any_function_may_be_the_first(void **state)
 {
     (void)state;
@@ -311,6 +331,7 @@ static void trim_gives_back_all_that_is_free(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_call_of_all_works),
+    cmocka_unit_test(a_thread_without_a_heap_gets_blocks_of_every_size_by_every_function),
     cmocka_unit_test(any_function_may_be_the_first),
     cmocka_unit_test(blocks_of_every_size_are_aligned_and_apart),
     cmocka_unit_test(every_size_up_to_70000_is_served),
