@@ -149,8 +149,11 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    _Alignas(HAK_PAGE_BYTES) char stack_arena[HAK_STACK_ARENA_BYTES];
+    char apart[672];
+    char stack_arena[HAK_STACK_ARENA_BYTES];
 };
+_Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,
+               "`apart` fills the page before");
 
 /* The calling thread's front: its heap's, or one of the two below. One pointer, initial-exec. */
 extern HAK_HIDDEN __thread struct hak_front *hak_self;

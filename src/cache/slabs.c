@@ -155,6 +155,8 @@ static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsign
             if (s != NULL)
                 slabs_adopt_locked(heap, h, s);
             hak_unlock(&h->lock);
+            if (s != NULL) /* what was pushed before the slab had its new owner */
+                hak_inbox_forward_any(h);
         }
         if (s != NULL || h == begin)
             break;

@@ -37,8 +37,8 @@ static struct hak_heap *registry_new_heap_locked(void)
     struct hak_heap *heap = hak_meta_alloc_or_fresh(sizeof *heap, &fresh);
     if (heap == NULL)
         return NULL;
-    if (!fresh)
-        memset(heap, 0, offsetof(struct hak_heap, stack_arena));
+    memset(heap, 0,
+           fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
     heap->front.tag = ++hak_registry.last_tag << HAK_TAG_SHIFT;
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);

@@ -181,6 +181,10 @@ class TestAsk(SamplesCase):
         self.assertRegex(said, rf"^hakmem: ask: {process.pid}: it has allocated nothing since; the request stays")
         process.stdin.write(b"x")
         process.stdin.flush()
+        for _ in range(600):  # until it has begun
+            if self.hakmem("samples", str(process.pid)).returncode == 0:
+                break
+            time.sleep(0.05)
         self.wait_for_samples(process, 0)
 
     def test_refusals(self) -> None:

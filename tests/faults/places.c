@@ -55,22 +55,30 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+static bool known_has(pid_t pid, uintptr_t address)
+{
+    size_t at = (size_t)pid % KNOWN;
+    return known[at].pid == pid && address >= known[at].from && address < known[at].to;
+}
+
 bool places_is_library(pid_t pid, uintptr_t address)
 {
     size_t at = (size_t)pid % KNOWN;
-    if (known[at].pid != pid) { /* or the library has not been loaded yet: looked for each time */
+    if (!known_has(pid, address)) { /* it may not be loaded yet, or in part */
+        known[at].pid = 0;
         FILE *maps = maps_open(pid);
         struct mapping m;
         while (maps_next(maps, &m)) {
             if (!m.executable || strncmp(file_name(m.path), LIBRARY, strlen(LIBRARY)) != 0)
                 continue;
+            if (known[at].pid != pid) /* the code has two mappings: cmake/layout.ld */
+                known[at].from = m.from;
             known[at].pid = pid;
-            known[at].from = m.from;
             known[at].to = m.to;
         }
         maps_close(maps);
     }
-    return known[at].pid == pid && address >= known[at].from && address < known[at].to;
+    return known_has(pid, address);
 }
 
 void places_forget(pid_t pid)
