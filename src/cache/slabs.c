@@ -131,6 +131,21 @@ static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, u
     return NULL;
 }
 
+/* From a heap that was found to have something in its inbox, and whose lock is held; it is not
+ * any more after that. */
+static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak_heap *from,
+                                               unsigned cls)
+{
+    hak_heap_collect_locked(from);
+    struct hak_slab *s = slabs_pick_of_sleeper_locked(from, cls, heap->group);
+    if (s != NULL)
+        slabs_adopt_locked(heap, from, s);
+    hak_unlock(&from->lock);
+    if (s != NULL) /* what was pushed before the slab had its new owner */
+        hak_inbox_forward_any(from);
+    return s;
+}
+
 /* What the search for one may cost, beside a slab's worth of page faults. */
 #define HEAPS_LOOK_AT 32u
 #define SLEEPERS_LOOK_AT 4u
@@ -150,13 +165,7 @@ static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsign
         if (h != heap && h != hak_orphans && hak_load_relaxed(&h->inbox) != NULL &&
             hak_heap_try_lock_whole(h)) {
             sleepers++;
-            hak_heap_collect_locked(h);
-            s = slabs_pick_of_sleeper_locked(h, cls, heap->group);
-            if (s != NULL)
-                slabs_adopt_locked(heap, h, s);
-            hak_unlock(&h->lock);
-            if (s != NULL) /* what was pushed before the slab had its new owner */
-                hak_inbox_forward_any(h);
+            s = slabs_take_over_locked(heap, h, cls);
         }
         if (s != NULL || h == begin)
             break;

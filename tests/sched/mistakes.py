@@ -335,19 +335,15 @@ MISTAKES = (
         hak_unlock(&h->lock);
 """)), "blocks_walk"),
     Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
-        """            hak_heap_try_lock_whole(h)) {
-            sleepers++;
-            hak_heap_collect_locked(h);
+        """    hak_heap_collect_locked(from);
+    struct hak_slab *s = slabs_pick_of_sleeper""",
+        """    hak_heap_collect_locked(from);
+    hak_unlock(&from->lock);
+    struct hak_slab *s = slabs_pick_of_sleeper"""), (
+            """        slabs_adopt_locked(heap, from, s);
+    hak_unlock(&from->lock);
 """,
-        """            hak_heap_try_lock_whole(h)) {
-            sleepers++;
-            hak_heap_collect_locked(h);
-            hak_unlock(&h->lock);
-"""), (
-            """                slabs_adopt_locked(heap, h, s);
-            hak_unlock(&h->lock);
-""",
-            """                slabs_adopt_locked(heap, h, s);
+            """        slabs_adopt_locked(heap, from, s);
 """)), "blocks_takeover"),
     Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
             "cache/bins.c", ((
