@@ -67,6 +67,15 @@ static size_t kept_most(void)
     return hak_load_relaxed(&hak_pool.config.max_count) + hak_load_relaxed(&hak_pool.prewarmed);
 }
 
+/* What experience adds to the limit was learned while so much and more was in use; with less in use
+ * less of it holds. */
+static size_t kept_extra_slots(size_t in_use)
+{
+    size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
+    size_t from = hak_load_relaxed(&hak_pool.extra_from_slots);
+    return in_use >= from ? extra : extra * in_use / from;
+}
+
 size_t hak_retired_budget_slots(void)
 {
     size_t prewarmed = hak_load_relaxed(&hak_pool.prewarmed) * HAK_SLOTS;
@@ -79,9 +88,10 @@ size_t hak_retired_budget_slots(void)
         slots = max_bytes / HAK_SLOT_BYTES;
     else if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.keep_percent) == 0))
         slots = KEPT_LITTLE_SLOTS;
-    else
-        slots = hak_max(KEPT_MIN_SLOTS, kept_in_use_slots() / KEPT_SHARE) +
-                hak_load_relaxed(&hak_pool.extra_slots);
+    else {
+        size_t in_use = kept_in_use_slots();
+        slots = hak_max(KEPT_MIN_SLOTS, in_use / KEPT_SHARE) + kept_extra_slots(in_use);
+    }
     return (slots >> give_back) + prewarmed;
 }
 
@@ -113,6 +123,10 @@ static size_t kept_lower(_Atomic(size_t) *counter, size_t slots)
 
 void hak_retired_evicted(size_t slots)
 {
+    size_t in_use = kept_in_use_slots();
+    if (hak_load_relaxed(&hak_pool.evicted_slots) == 0 ||
+        in_use < hak_load_relaxed(&hak_pool.evicted_at_slots))
+        hak_store_relaxed(&hak_pool.evicted_at_slots, in_use);
     hak_store_relaxed(&hak_pool.evicted_ns, hak_os_now_ns());
     hak_add_relaxed(&hak_pool.evicted_slots, slots);
 }
@@ -129,6 +143,9 @@ void hak_retired_regret(size_t slots)
     size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
     size_t percent = hak_load_relaxed(&hak_pool_knobs.keep_percent);
     size_t regretted = kept_lower(&hak_pool.evicted_slots, slots);
+    size_t at = hak_load_relaxed(&hak_pool.evicted_at_slots);
+    if (extra == 0 || at < hak_load_relaxed(&hak_pool.extra_from_slots))
+        hak_store_relaxed(&hak_pool.extra_from_slots, at);
     extra += regretted;
     hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
     hak_store_relaxed(&hak_pool.most_in_use_slots, most); /* of two threads one may get lost: a */

@@ -297,6 +297,30 @@ static void memory_that_is_wanted_much_later_was_given_back_rightly(void **state
     }
 }
 
+/* Blocks that are replaced one after the other while much is in use: what is kept for them is of no
+ * use when the rest goes. */
+static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **state)
+{
+    (void)state;
+    static size_t slots[64];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    acquire_whole(slots, 64);
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 16; i++)
+            release(slots[i], 32, RUN);
+        acquire_whole(slots, 16);
+    }
+    uint64_t before = stats().unmapped_superslabs;
+    for (unsigned i = 0; i < 16; i++)
+        release(slots[i], 32, RUN);
+    assert_int_equal(stats().unmapped_superslabs, before);
+    for (unsigned i = 16; i < 64; i++)
+        release(slots[i], 32, RUN);
+    assert_in_range(stats().retired_now, 1, 2);
+}
+
 /* --- whole superslabs --- */
 
 static struct hak_whole take(size_t superslabs, bool *zero)
@@ -499,6 +523,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_slots_grow_old_four_times_as_slowly),
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
     cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
+    cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),
     cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
