@@ -228,9 +228,10 @@ static void bins_return_foreign(unsigned cls, void *p)
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
-    const struct hak_class *c = hak_class(cls);
+    const struct hak_class c = *hak_class(cls); /* a copy: no store below changes it */
     uint32_t entry = heap->front.tag | cls * 2;
     void **end = ch->stack + 1 + count;
+    uintptr_t slab_mask = ~(uintptr_t)c.offset_mask;
     unsigned freed = count;
     if (count == 0)
         return; /* the class may have no stack yet */
@@ -241,11 +242,15 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
             freed--;
             continue;
         }
-        struct hak_slab *s = hak_slab_of_slot(slot, c);
-        unsigned put = hak_slab_put_owner(s, c, at, (unsigned)(end - at));
+        struct hak_slab *s = hak_slab_of_slot(slot, &c);
+        unsigned put = 1;
+        if (at + 1 < end && (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & slab_mask) == 0)
+            put = hak_slab_put_streak_owner(s, &c, at, (unsigned)(end - at));
+        else
+            hak_slab_put_owner(s, &c, *at);
         if (HAK_UNLIKELY(put == 0))
             hak_slab_no_block(cls, *at);
-        hak_heap_settle_locked(heap, s);
+        hak_heap_settle_freed_locked(heap, s);
         at += put;
     }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);

@@ -25,6 +25,14 @@ static inline unsigned hak_heap_list_for(const struct hak_slab *s)
     return room * 2 < blocks ? 2 : 3;
 }
 
+/* The most blocks in use with which a slab of a list belongs into another one. */
+static inline unsigned hak_heap_list_until(unsigned list, unsigned blocks)
+{
+    if (list == HAK_LIST_FULL)
+        return blocks - 1;
+    return list == HAK_LIST_FULL - 1 ? 0 : blocks - ((blocks + (8u >> list) - 1) >> (3 - list));
+}
+
 /* The heap's lock, unless what it guards is beyond repair: see hak_cache_fork_child. */
 static inline bool hak_heap_lock_whole(struct hak_heap *heap)
 {
@@ -45,6 +53,13 @@ void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s);
 static inline void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     if (hak_slab_used_blocks(s) == 0 || hak_heap_list_for(s) != s->list)
+        hak_heap_settle_slow_locked(heap, s);
+}
+
+/* The same where blocks have only become free. */
+static inline void hak_heap_settle_freed_locked(struct hak_heap *heap, struct hak_slab *s)
+{
+    if (hak_slab_used_blocks(s) <= s->settle_at)
         hak_heap_settle_slow_locked(heap, s);
 }
 

@@ -8,12 +8,18 @@
  * knob), and again when they have grown by as much; and for slabs in which nothing has changed for
  * some seconds. Slabs that are used again after that were purged wrongly: the step rises by their
  * size, and the rise is halved every few seconds. (With a step of an eighth of what is in use a
- * program with phases took 85,000 calls instead of 35,000, and held no less.) Everything here runs
- * under the heap's lock. */
+ * program with phases took 85,000 calls instead of 35,000, and held no less.)
+ *
+ * A page costs a call to give back and a page fault to have again, so one that lies alone between
+ * pages in use goes only when its slab is idle or malloc_trim asks for it. (With single pages that
+ * program takes 39,000 calls instead of 20,000 and an eighth more time, and holds 3% less.)
+ *
+ * Everything here runs under the heap's lock. */
 #include "cache/cache_internal.h"
 
 #define SPARE_LITTLE_BYTES ((size_t)1 << 20)
 #define SPARE_LITTLE_SHARE 4 /* of what is in use */
+#define BUSY_LEAST_PAGES 2u  /* side by side */
 
 static _Atomic(size_t) purge_regret_bytes; /* all heaps': a purged slab may change its owner */
 
@@ -44,14 +50,14 @@ static bool purge_is_idle(struct hak_slab *s)
     return seen == s->seen_free_blocks;
 }
 
-static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only)
+static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned least_pages)
 {
     size_t bytes = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
         for (unsigned list = 0; list < HAK_LIST_FULL; list++)
             for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
                 if (!idle_only || purge_is_idle(s))
-                    bytes += hak_slab_purge_owner(s);
+                    bytes += hak_slab_purge_owner(s, least_pages);
     hak_count_owner(&heap->stats.purged_bytes, bytes);
     return bytes;
 }
@@ -62,13 +68,13 @@ void hak_heap_freed_locked(struct hak_heap *heap, unsigned cls, unsigned blocks)
     heap->purged_free_bytes = hak_min(heap->purged_free_bytes, heap->free_bytes);
     if (heap->free_bytes - heap->purged_free_bytes <= purge_step(heap))
         return;
-    purge_slabs_locked(heap, false);
+    purge_slabs_locked(heap, false, BUSY_LEAST_PAGES);
     heap->purged_free_bytes = heap->free_bytes;
 }
 
 void hak_heap_purge_idle_locked(struct hak_heap *heap)
 {
-    purge_slabs_locked(heap, true);
+    purge_slabs_locked(heap, true, 1);
 }
 
 size_t hak_cache_purge(void)
@@ -77,7 +83,7 @@ size_t hak_cache_purge(void)
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         if (!hak_heap_lock_whole(h))
             continue;
-        bytes += purge_slabs_locked(h, false);
+        bytes += purge_slabs_locked(h, false, 1);
         hak_unlock(&h->lock);
     }
     return bytes;

@@ -199,24 +199,27 @@ static unsigned slab_next(const struct hak_slab *s, unsigned from, unsigned carv
     return carved;
 }
 
-size_t hak_slab_purge_owner(struct hak_slab *s)
+size_t hak_slab_purge_owner(struct hak_slab *s, unsigned least_pages)
 {
     const struct hak_class *c = hak_class(s->cls);
     unsigned carved = hak_load_relaxed(&s->carved);
     unsigned free = hak_load_relaxed(&s->free_blocks);
+    size_t least = least_pages * HAK_PAGE_BYTES;
     size_t purged = 0;
-    if (free == s->purged_free_blocks || (size_t)free * c->size_bytes < HAK_PAGE_BYTES)
+    if ((free == s->purged_free_blocks && least_pages >= s->purged_least_pages) ||
+        (size_t)free * c->size_bytes < least)
         return 0;
     for (unsigned at = slab_next(s, 0, carved, true); at < carved;) {
         unsigned end = slab_next(s, at, carved, false);
         size_t from = hak_round_up((size_t)at * c->size_bytes, HAK_PAGE_BYTES);
         size_t to = end == carved ? c->slots * HAK_SLOT_BYTES /* and what was never carved */
                                   : hak_round_down((size_t)end * c->size_bytes, HAK_PAGE_BYTES);
-        if (from < to && hak_os_purge(s->base + from, to - from) == 0)
+        if (from + least <= to && hak_os_purge(s->base + from, to - from) == 0)
             purged += to - from;
         at = slab_next(s, end, carved, true);
     }
     s->purged_free_blocks = (uint16_t)free;
+    s->purged_least_pages = (uint8_t)least_pages;
     return purged;
 }
 

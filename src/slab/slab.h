@@ -49,11 +49,13 @@ struct hak_slab {
     uint8_t first_word; /* no bit is set in words before this one */
     bool zero;          /* blocks not carved yet read as zero */
     uint16_t
-        purged_free_blocks;    /* free_blocks when its free pages were given back; 0: used since */
-    uint16_t seen_free_blocks; /* free_blocks when somebody looked last: see purge.c in cache */
-    uint32_t large_bytes;      /* large blocks only: the slots' length; the block's own */
-    uint32_t large_colour;     /* and where in the first slot the block begins: see runs.c */
-    uint8_t group;             /* of the heap that took it from the pool: see cache.h */
+        purged_free_blocks;     /* free_blocks when its free pages were given back; 0: used since */
+    uint16_t seen_free_blocks;  /* free_blocks when somebody looked last: see purge.c in cache */
+    uint32_t large_bytes;       /* large blocks only: the slots' length; the block's own */
+    uint32_t large_colour;      /* and where in the first slot the block begins: see runs.c */
+    uint8_t group;              /* of the heap that took it from the pool: see cache.h */
+    uint8_t purged_least_pages; /* with what its free pages were given back last */
+    uint16_t settle_at;         /* so few blocks in use that it belongs into another list */
     /* Any thread. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     _Atomic(struct hak_slab *) inbox_next;
@@ -129,10 +131,28 @@ static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
     return (unsigned)index;
 }
 
-/* Returns blocks to their slab, in any order, up to the first that is not one of its blocks; how
- * many those are. Reports a block that is free already and does not return. */
-static inline unsigned hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c,
-                                          void *const *blocks, unsigned count)
+/* Returns a block to its slab. Reports one that is free already, or where no block is, and does not
+ * return. */
+static inline void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, void *block)
+{
+    uint64_t index = hak_block_index(c, (uintptr_t)block & c->offset_mask);
+    if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
+        hak_slab_no_block(s->cls, block);
+    _Atomic(uint64_t) *word = &s->free_bits[index / 64];
+    uint64_t free = hak_load_relaxed(word);
+    uint64_t bit = 1ull << (index % 64);
+    if (HAK_UNLIKELY(free & bit))
+        hak_misuse(HAK_DOUBLE_FREE, block, s->cls);
+    hak_store_relaxed(word, free | bit);
+    if (index / 64 < s->first_word)
+        s->first_word = (uint8_t)(index / 64);
+    hak_count_owner(&s->free_blocks, (uint16_t)1);
+}
+
+/* The same for blocks in any order, up to the first that is not one of the slab's; how many those
+ * are. */
+static inline unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struct hak_class *c,
+                                                 void *const *blocks, unsigned count)
 {
     _Atomic(uint64_t) *bits = s->free_bits; /* copies: the stores below change none of these */
     uint64_t inverse = c->inverse;
@@ -166,9 +186,10 @@ unsigned hak_slab_collect_owner(struct hak_slab *s);
  * freed twice. Reports it and does not return. */
 void hak_slab_end_owner(const struct hak_slab *s);
 
-/* Gives the pages in which no block is in use back to the system; they stay mapped, and blocks in
- * them free. Returns the bytes; 0 also if nothing has become free since the last time. */
-size_t hak_slab_purge_owner(struct hak_slab *s);
+/* Gives the pages in which no block is in use back to the system, where at least `least_pages` of
+ * them lie side by side; they stay mapped, and blocks in them free. Returns the bytes; 0 also if
+ * nothing has become free since the last time. */
+size_t hak_slab_purge_owner(struct hak_slab *s, unsigned least_pages);
 
 /* Invariants slab-counts and slab-bits; for debug builds and tests. Aborts when one does not hold.
  */

@@ -44,6 +44,30 @@ static void an_emptied_slot_is_used_again_warm(void **state)
     close_thread(heap);
 }
 
+/* One comparison stands for the question which list a slab belongs into. */
+static void a_slab_leaves_its_list_with_just_so_many_blocks_in_use(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        unsigned blocks = hak_class(cls)->blocks;
+        struct hak_slab s = {.cls = (uint8_t)cls};
+        hak_store_relaxed(&s.carved, (uint16_t)blocks);
+        for (unsigned before = blocks; before > 0; before--) {
+            hak_store_relaxed(&s.free_blocks, (uint16_t)(blocks - before));
+            unsigned list = hak_heap_list_for(&s);
+            unsigned until = hak_heap_list_until(list, blocks);
+            for (unsigned used = before; used-- > 0;) {
+                hak_store_relaxed(&s.free_blocks, (uint16_t)(blocks - used));
+                bool leaves = used == 0 || hak_heap_list_for(&s) != list;
+                CHECK(leaves == (used <= until), "class %u, list %u, %u used", cls, list, used);
+                if (leaves)
+                    break;
+            }
+        }
+    }
+}
+
 /* As many as are looked at in search of a slab to take over. */
 #define SLEEPERS 4u
 
@@ -192,6 +216,7 @@ static void a_class_with_a_cap_stays_one(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_class_with_much_memory_gets_the_finer_one_below_it),
     cmocka_unit_test(a_class_with_a_cap_stays_one),
+    cmocka_unit_test(a_slab_leaves_its_list_with_just_so_many_blocks_in_use),
     cmocka_unit_test(an_emptied_slot_is_used_again_warm),
     cmocka_unit_test(without_a_cap_memory_is_mapped),
     cmocka_unit_test(over_its_cap_a_class_gets_back_what_others_freed),

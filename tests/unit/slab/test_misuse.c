@@ -16,9 +16,7 @@ struct call {
 static void call_put(void *argument)
 {
     struct call *c = argument;
-    void *block = (void *)c->p;
-    if (hak_slab_put_owner(c->slab, hak_class(c->slab->cls), &block, 1) == 0)
-        hak_slab_no_block(c->slab->cls, c->p);
+    hak_slab_put_owner(c->slab, hak_class(c->slab->cls), (void *)c->p);
 }
 
 static void call_remote(void *argument)

@@ -43,7 +43,7 @@ static unsigned take_all(struct hak_slab *s, char **blocks)
 
 static void put(struct hak_slab *s, void *p)
 {
-    assert_int_equal(hak_slab_put_owner(s, hak_class(s->cls), &p, 1), 1);
+    hak_slab_put_owner(s, hak_class(s->cls), p);
 }
 
 static void a_slab_gives_every_block_once_in_ascending_order(void **state)
@@ -240,6 +240,51 @@ static void slabs_in_one_superslab_keep_their_bits_apart(void **state)
     }
 }
 
+static void a_streak_ends_at_the_first_block_of_another_slab(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 5) {
+        static char *blocks[MOST_BLOCKS], *others[MOST_BLOCKS];
+        const struct hak_class *c = hak_class(cls);
+        struct hak_slab *s = new_slab(cls, true), *other = new_slab(cls, true);
+        unsigned n = take_all(s, blocks);
+        take_all(other, others);
+        void *mixed[] = {blocks[n - 1], blocks[0], others[0], blocks[n / 2]};
+        if (n < 3)
+            continue;
+        assert_int_equal(hak_slab_put_streak_owner(s, c, mixed, 4), 2);
+        assert_int_equal(hak_slab_used_blocks(s), n - 2);
+        assert_int_equal(hak_slab_put_streak_owner(s, c, mixed + 2, 2), 0);
+        assert_int_equal(hak_slab_put_streak_owner(other, c, mixed + 2, 2), 1);
+        put(s, mixed[3]);
+        hak_slab_verify_owner(s);
+        hak_slab_verify_owner(other);
+        assert_int_equal(take_all(s, blocks), 3);
+        assert_ptr_equal(blocks[1], mixed[3]);
+    }
+}
+
+static void a_page_alone_is_given_back_only_when_asked_for(void **state)
+{
+    (void)state;
+    start();
+    static char *blocks[MOST_BLOCKS];
+    struct hak_slab *s = new_slab(0, true);
+    unsigned a_page = (unsigned)(HAK_PAGE_BYTES / hak_class(0)->size_bytes);
+    take_all(s, blocks);
+    for (unsigned i = 0; i < a_page; i++) {
+        put(s, blocks[a_page + i]); /* page 1; and pages 4 and 5 */
+        put(s, blocks[4 * a_page + i]);
+        put(s, blocks[5 * a_page + i]);
+    }
+    assert_int_equal(hak_slab_purge_owner(s, 2), 2 * HAK_PAGE_BYTES);
+    assert_int_equal(hak_slab_purge_owner(s, 2), 0); /* nothing has changed */
+    assert_int_equal(hak_slab_purge_owner(s, 1), 3 * HAK_PAGE_BYTES);
+    assert_int_equal(hak_slab_purge_owner(s, 1), 0);
+    assert_int_equal(hak_slab_purge_owner(s, 2), 0);
+}
+
 static void a_new_slab_forgets_the_old_one_in_its_place(void **state)
 {
     (void)state;
@@ -265,6 +310,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_is_written_into_blocks),
     cmocka_unit_test(takes_and_puts_in_any_order_agree_with_a_shadow),
     cmocka_unit_test(slabs_in_one_superslab_keep_their_bits_apart),
+    cmocka_unit_test(a_streak_ends_at_the_first_block_of_another_slab),
+    cmocka_unit_test(a_page_alone_is_given_back_only_when_asked_for),
     cmocka_unit_test(a_new_slab_forgets_the_old_one_in_its_place),
 };
 UNIT_MAIN(tests)
