@@ -9,9 +9,10 @@
  *
  * Both together may be an eighth of what is in use, at least 2 MiB, and what experience adds to
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
- * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (16
- * MiB at least; a knob); memory that grew old unused was kept wrongly, and the limit falls by as
- * much. What is over the limit goes back at once, whole superslabs first, the oldest first; then
+ * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (32
+ * MiB at least; a knob). It rises for as much in use as there was when that memory was given back;
+ * with less in use, by less. Memory that grew old unused was kept wrongly, and the limit falls by
+ * as much. What is over the limit goes back at once, whole superslabs first, the oldest first; then
  * EMPTY slots, from the highest address down (slots are acquired from the lowest up). The rest goes
  * when it is older than the configured age (EMPTY slots: four times that), at the next tick.
  *
@@ -24,7 +25,7 @@
 #define KEPT_MIN_SLOTS HAK_SLOTS
 #define KEPT_LITTLE_SLOTS 8u /* where a policy has found that keeping does not pay */
 #define KEPT_SHARE 8
-#define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(16 << 20) / HAK_SLOT_BYTES / 25) /* 16 MiB in all */
+#define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(32 << 20) / HAK_SLOT_BYTES / 25) /* 32 MiB in all */
 #define REGRET_NS 2000000000u
 #define EMPTY_AGE_FACTOR 4 /* a slot in use again costs less than a superslab in use again */
 #define TICKS_IN_AGE 4
