@@ -97,6 +97,9 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
     return got;
 }
 
+/* Who takes no more than so many blocks at a time may not need all of them. */
+#define CARVE_BY_PAGES 16u
+
 static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, void **out,
                                 unsigned most)
 {
@@ -104,7 +107,8 @@ static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, v
     if (carved >= c->blocks || most == 0)
         return 0;
     unsigned end = (unsigned)hak_min(carved + most, c->blocks);
-    if (s->zero) { /* the block that reaches into the next page is the last */
+    if (s->zero &&
+        most <= CARVE_BY_PAGES) { /* the block that reaches into the next page is the last */
         size_t begin = (size_t)carved * c->size_bytes;
         size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
         end = (unsigned)hak_min(end, (page_end - 1) / c->size_bytes + 1);

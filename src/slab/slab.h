@@ -112,8 +112,8 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
 
 /* Takes up to `most` blocks, free ones before fresh ones, ascending in address, and stores them so
  * that out[-1] is the lowest, out[-2] the next (the order in which a stack that ends at `out` pops
- * them). Fresh ones only up to the end of a page that the first of them touches. Returns how many;
- * *fresh_zero says that all of them read as zero. */
+ * them). Of up to 16, fresh ones only up to the end of a page that the first of them touches.
+ * Returns how many; *fresh_zero says that all of them read as zero. */
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
 
 /* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the
