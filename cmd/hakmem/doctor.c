@@ -104,6 +104,24 @@ static void doctor_look_at_command(struct hak_doctor *d, char **command)
 
 static const char *const doctor_levels[] = {"ok", "note", "problem"};
 
+#define LINE_CHARACTERS 80u
+#define LINE_INDENT 9u
+
+/* "name: text" behind what a line begins with, folded between words. */
+static void doctor_print_line(const char *first, const char *name, const char *text)
+{
+    size_t at = (size_t)printf("%-*s%s:", (int)LINE_INDENT, first, name);
+    while (*text != '\0') {
+        size_t word = strcspn(text, " ");
+        if (at + 1 + word > LINE_CHARACTERS)
+            at = (size_t)printf("\n%*s", (int)LINE_INDENT + 1, "") - 1;
+        (void)printf(" %.*s", (int)word, text);
+        at += 1 + word;
+        text += word + (text[word] == ' ');
+    }
+    (void)putchar('\n');
+}
+
 static void doctor_print(const struct hak_doctor *d, bool all)
 {
     size_t shown = 0;
@@ -112,11 +130,11 @@ static void doctor_print(const struct hak_doctor *d, bool all)
             const struct hak_finding *f = &d->findings[i];
             if ((int)f->level != level || (level == HAK_OK && !all))
                 continue;
-            (void)printf("%-8s %s: %s\n", doctor_levels[level], f->name, f->value);
+            doctor_print_line(doctor_levels[level], f->name, f->value);
             if (f->effect != NULL)
-                (void)printf("         effect: %s\n", f->effect);
+                doctor_print_line("", "effect", f->effect);
             if (f->fix != NULL)
-                (void)printf("         fix: %s\n", f->fix);
+                doctor_print_line("", "fix", f->fix);
             shown++;
         }
     }
