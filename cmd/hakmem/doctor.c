@@ -104,22 +104,12 @@ static void doctor_look_at_command(struct hak_doctor *d, char **command)
 
 static const char *const doctor_levels[] = {"ok", "note", "problem"};
 
-#define LINE_CHARACTERS 80u
-#define LINE_INDENT 9u
+#define LINE_INDENT 9
 
-/* "name: text" behind what a line begins with, folded between words. */
 static void doctor_print_line(const char *first, const char *name, const char *text)
 {
-    size_t at = (size_t)printf("%-*s%s:", (int)LINE_INDENT, first, name);
-    while (*text != '\0') {
-        size_t word = strcspn(text, " ");
-        if (at + 1 + word > LINE_CHARACTERS)
-            at = (size_t)printf("\n%*s", (int)LINE_INDENT + 1, "") - 1;
-        (void)printf(" %.*s", (int)word, text);
-        at += 1 + word;
-        text += word + (text[word] == ' ');
-    }
-    (void)putchar('\n');
+    int at = printf("%-*s%s:", LINE_INDENT, first, name);
+    hak_print_folded((size_t)at, LINE_INDENT + 2, text);
 }
 
 static void doctor_print(const struct hak_doctor *d, bool all)
