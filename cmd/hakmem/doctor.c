@@ -104,6 +104,14 @@ static void doctor_look_at_command(struct hak_doctor *d, char **command)
 
 static const char *const doctor_levels[] = {"ok", "note", "problem"};
 
+#define LINE_INDENT 9
+
+static void doctor_print_line(const char *first, const char *name, const char *text)
+{
+    int at = printf("%-*s%s:", LINE_INDENT, first, name);
+    hak_print_folded((size_t)at, LINE_INDENT + 2, text);
+}
+
 static void doctor_print(const struct hak_doctor *d, bool all)
 {
     size_t shown = 0;
@@ -112,11 +120,11 @@ static void doctor_print(const struct hak_doctor *d, bool all)
             const struct hak_finding *f = &d->findings[i];
             if ((int)f->level != level || (level == HAK_OK && !all))
                 continue;
-            (void)printf("%-8s %s: %s\n", doctor_levels[level], f->name, f->value);
+            doctor_print_line(doctor_levels[level], f->name, f->value);
             if (f->effect != NULL)
-                (void)printf("         effect: %s\n", f->effect);
+                doctor_print_line("", "effect", f->effect);
             if (f->fix != NULL)
-                (void)printf("         fix: %s\n", f->fix);
+                doctor_print_line("", "fix", f->fix);
             shown++;
         }
     }

@@ -253,12 +253,20 @@ static void explain_print_sizes(const struct hak_explanation *e, size_t first, s
     }
 }
 
+static void explain_print_item(const char *sentence)
+{
+    enum { INDENT = 6 };
+    char *text = hak_format("%s.", sentence);
+    hak_print_folded((size_t)printf("    - "), INDENT, text);
+    free(text);
+}
+
 static void explain_print_list(const char *title, const struct hak_strings *list)
 {
     if (list->count > 0)
         (void)printf("  %s\n", title);
     for (size_t i = 0; i < list->count; i++)
-        (void)printf("    - %s.\n", list->at[i]);
+        explain_print_item(list->at[i]);
 }
 
 void hak_explain_print(const struct hak_explanation *e)
@@ -281,7 +289,8 @@ void hak_explain_print(const struct hak_explanation *e)
         for (i--; i > 0 && explain_is_same(&e->last[i - 1], &e->last[end - 1]);)
             i--;
         explain_one(&a, &e->last[end - 1], e);
-        (void)printf("\n%s\n", a.why);
+        (void)printf("\n");
+        hak_print_folded(0, 0, a.why);
         explain_print_sizes(e, i, end);
         explain_print_list("How things stood:", &a.state);
         explain_print_list("What to change:", &a.fixes);

@@ -137,16 +137,33 @@ int hak_parse_pid(const char *text)
 
 const char *hak_bytes_text(char *out, uint64_t bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     unsigned unit = 0;
-    while (value >= 1000 && unit < 4) {
+    while (value >= 1000 && unit < 6) {
         value /= 1024;
         unit++;
     }
     (void)snprintf(out, 16, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
                    units[unit]);
     return out;
+}
+
+#define LINE_CHARACTERS 80u
+
+void hak_print_folded(size_t at, unsigned indent, const char *text)
+{
+    for (size_t word; *text != '\0'; text += word + (text[word] == ' ')) {
+        word = strcspn(text, " ");
+        if (at > indent && at + (at > 0) + word > LINE_CHARACTERS) {
+            (void)printf("\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            at += (size_t)printf(" ");
+        }
+        at += (size_t)printf("%.*s", (int)word, text);
+    }
+    (void)putchar('\n');
 }
 
 void hak_strings_add(struct hak_strings *list, char *owned)

@@ -46,6 +46,10 @@ int hak_parse_pid(const char *text);
 
 /* "12.3 MiB", in the caller's buffer of 16, which is returned. */
 const char *hak_bytes_text(char *out, uint64_t bytes);
+/* Prints a text on standard output, folded between words so that it fits a terminal. `at`
+ * characters stand in the line already (up to `indent`: the text goes there, else behind a space);
+ * further lines begin with `indent` spaces. */
+void hak_print_folded(size_t at, unsigned indent, const char *text);
 
 /* A growing list of strings that it owns. All zero bytes is an empty list. */
 struct hak_strings {

@@ -71,6 +71,9 @@ _Noreturn void hak_foreign_die(const char *what, const void *p);
 void hak_foreign_start(void);
 /* Where libc's free is, when it is no longer found by its name. 0: it still is. */
 void hak_foreign_keep_free(uintptr_t address);
+/* The function of this name in the next library, in the order of the libraries; 0: there is none.
+ */
+uintptr_t hak_foreign_next(const char *name);
 
 void hak_snapshot_take(struct hak_snapshot *out);
 /* As hakmem_ctl, which asks one after the other; ENOENT: not one of these names. */

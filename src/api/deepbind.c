@@ -18,7 +18,6 @@
 #include <sys/auxv.h>
 
 void *dlopen(const char *file, int mode);
-extern void *dlsym(void *, const char *) __attribute__((weak));
 
 #define DEEPBIND_EACH(x)                                                                           \
     x(malloc) x(free) x(calloc) x(realloc) x(reallocarray) x(memalign) x(aligned_alloc)            \
@@ -48,9 +47,7 @@ HAK_PUBLIC void *dlopen(const char *file, int mode)
     static _Atomic(uintptr_t) real;
     uintptr_t next = hak_load_relaxed(&real);
     if (HAK_UNLIKELY(next == 0)) {
-        if (dlsym == NULL)
-            return NULL;
-        next = (uintptr_t)dlsym(RTLD_NEXT, "dlopen");
+        next = hak_foreign_next("dlopen");
         hak_store_relaxed(&real, next);
         if (next == 0)
             return NULL;

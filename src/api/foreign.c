@@ -31,19 +31,16 @@ static bool foreign_is_on_the_break(const void *p)
            (const char *)p < (const char *)sbrk(0);
 }
 
-/* The next free() in the order of the libraries. */
+uintptr_t hak_foreign_next(const char *name)
+{
+    return dlsym == NULL ? 0 : (uintptr_t)dlsym(RTLD_NEXT, name);
+}
+
 static void (*foreign_next_free(void))(void *)
 {
     uintptr_t kept = hak_load_relaxed(&foreign_free);
-    void (*next)(void *);
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a function's address */
-    if (kept != 0)
-        return (void (*)(void *))kept;
-    if (dlsym == NULL)
-        return NULL;
-    *(void **)(&next) =
-        dlsym(RTLD_NEXT, "free"); /* how POSIX says to turn an object pointer into a function's */
-    return next;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): how POSIX says to get at a function */
+    return (void (*)(void *))(kept != 0 ? kept : hak_foreign_next("free"));
 }
 
 HAK_COLD _Noreturn void hak_foreign_die(const char *what, const void *p)

@@ -99,27 +99,33 @@ struct hak_outbox_group {
     uint64_t blocks;
 };
 
-#define HAK_METER_BLOCKS 60u
+#define HAK_METER_BLOCKS 124u
 #define HAK_METER_STACKS 4u
+
+/* What is counted of a class, or of all that has no metered bin. What is handed over ends before
+ * the class's next sample point, and is counted before it is allocated: with one count for all,
+ * whatever is allocated meanwhile would take the point away. */
+struct hak_metered {
+    int64_t left_bytes;  /* to the next sample point */
+    uint32_t size_bytes; /* the class's */
+    uint8_t most;        /* blocks that are handed over at a time */
+    uint8_t least;       /* fewer are few */
+    uint8_t thin;        /* times that there were few, since the bin was supplied */
+    bool begun;          /* it has a sample point */
+};
 
 /* A thread's metered bins, and what the profiler keeps of the thread. The owner's alone; made when
  * profiling begins, kept for the heap's next thread. */
 struct hak_meter {
-    /* To the next sample point, for each of these classes and for all the rest. What is handed over
-     * ends before the class's next point, and is counted before it is allocated: with one count for
-     * all, whatever is allocated meanwhile would take the point away. */
-    int64_t left_bytes[HAK_METERED_CLASSES + 1];
-    uint64_t counted; /* a bit for each that has begun */
+    struct hak_metered of[HAK_METERED_CLASSES + 1];
     uint64_t random;
     struct {
         uintptr_t low, high;
     } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
-    uint32_t next_stack;
-    uint8_t thin[HAK_METERED_CLASSES]; /* times that little was there: see meter.c */
-    uint8_t most[HAK_METERED_CLASSES]; /* blocks that are handed over at a time */
+    uint64_t next_stack;
     void *blocks[HAK_METERED_CLASSES][HAK_METER_BLOCKS + 1]; /* as a bin's stack: NULL below */
 };
-_Static_assert(sizeof(struct hak_meter) <= 16384, "records are powers of two");
+_Static_assert(sizeof(struct hak_meter) <= 32768, "records are powers of two");
 
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
@@ -327,12 +333,13 @@ static inline bool hak_cache_is_watched(enum hak_watcher watcher, unsigned cls)
 void hak_cache_set_metered(bool on);
 /* The heap's meter; made if need be. NULL: no memory. */
 struct hak_meter *hak_cache_meter(struct hak_heap *heap);
-/* A block of a class, and others from the class's bin to its metered bin, all of them counted in
- * left_bytes[cls]. NULL: a sample point lies in the next block, or there is less than `least`
- * blocks to hand over, and nothing was done. The heap has a meter. */
-void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least);
-#define HAK_METER_LEAST(most) ((most) / 4u)
-/* Sees to it that the bin has some blocks to hand over. The caller holds no lock. */
+/* A block of a class, and others from the class's bin to its metered bin, all of them counted.
+ * NULL: the bin is empty, or a sample point lies in the next block, and nothing was done. The heap
+ * has a meter. */
+void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls);
+/* So often few blocks were handed over that it is time for hak_cache_meter_supply. */
+#define HAK_METER_THIN_TURNS 8u
+/* Sees to it that the bin has some more blocks to hand over. The caller holds no lock. */
 void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls);
 /* The largest capacity of the class's bin that a heap has, in blocks; 0: no thread used it. */
 unsigned hak_cache_bin_capacity(unsigned cls);

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#define METER_THIN_TURNS 4u
-#define METER_MOST_BYTES 4096u
+#define METER_MOST_BYTES 16384u
+#define METER_LEAST_PART 4u
 
 static struct hak_bin *meter_bin(struct hak_heap *heap, unsigned cls)
 {
@@ -36,7 +36,9 @@ struct hak_meter *hak_cache_meter(struct hak_heap *heap)
     memset(m, 0, offsetof(struct hak_meter, blocks));
     for (unsigned cls = 0; cls < HAK_METERED_CLASSES; cls++) {
         m->blocks[cls][0] = NULL;
-        m->most[cls] = (uint8_t)meter_most_blocks(cls);
+        m->of[cls].size_bytes = hak_class(cls)->size_bytes;
+        m->of[cls].most = (uint8_t)meter_most_blocks(cls);
+        m->of[cls].least = (uint8_t)(m->of[cls].most / METER_LEAST_PART);
         meter_bin(heap, cls)->limit = m->blocks[cls]; /* always full: nobody pushes */
         hak_store_relaxed(&meter_bin(heap, cls)->top, m->blocks[cls]);
     }
@@ -54,23 +56,32 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls)
 
 /* A fork may copy a thread's memory between any two stores, and the blocks are then freed in the
  * child for a thread that is no more: so they are in neither bin for a moment, never in both. */
-void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls, size_t least)
+void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls)
 {
     struct hak_meter *m = heap->front.meter;
-    void **to = m->blocks[cls];
+    struct hak_metered *of = &m->of[cls];
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
-    size_t size = hak_class(cls)->size_bytes;
-    size_t blocks = hak_min(hak_bin_blocks(heap, cls), m->most[cls]);
-    if (HAK_UNLIKELY((int64_t)(blocks * size) > m->left_bytes[cls]))
-        blocks = m->left_bytes[cls] < 0 ? 0 : (size_t)m->left_bytes[cls] / size;
-    if (HAK_UNLIKELY(blocks < least || hak_load_relaxed(&meter_bin(heap, cls)->top) != to))
+    void **to = m->blocks[cls];
+    if (HAK_UNLIKELY(*top == NULL)) /* the class may have no stack yet */
         return NULL;
-    m->left_bytes[cls] -= (int64_t)(blocks * size);
-    void *p = *top;
-    memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
+    size_t blocks = hak_min((size_t)(top - heap->classes[cls].stack), of->most);
+    int64_t bytes = (int64_t)(blocks * of->size_bytes);
+    if (HAK_UNLIKELY(bytes > of->left_bytes)) {
+        blocks = of->left_bytes < 0 ? 0 : (size_t)of->left_bytes / of->size_bytes;
+        bytes = (int64_t)(blocks * of->size_bytes);
+    }
+    if (HAK_UNLIKELY(blocks < of->least)) {
+        if (blocks == 0)
+            return NULL;
+        of->thin++;
+    }
+    if (HAK_UNLIKELY(hak_load_relaxed(&meter_bin(heap, cls)->top) != to))
+        return NULL;
+    of->left_bytes -= bytes;
     hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);
+    memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
     hak_store_release(&meter_bin(heap, cls)->top, to + blocks - 1); /* ORDER: [metered] */
-    return p;
+    return *top;
 }
 
 /* What a thread frees and allocates in turn keeps its number: a few blocks go round for ever, and
@@ -80,8 +91,8 @@ void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
     void *few[HAK_METER_BLOCKS + 1];
     unsigned count = 0;
     bool zero;
-    if (HAK_LIKELY(hak_bin_blocks(heap, cls) >= HAK_METER_LEAST(heap->front.meter->most[cls])) ||
-        ++heap->front.meter->thin[cls] % METER_THIN_TURNS != 0)
+    heap->front.meter->of[cls].thin = 0;
+    if (hak_bin_blocks(heap, cls) >= heap->front.meter->of[cls].least)
         return;
     while ((few[count] = hak_cache_pop(&heap->front, cls * 2u)) != NULL)
         count++;

@@ -60,15 +60,15 @@ static struct hak_meter *profile_meter(struct hak_heap *heap)
  * distance to the next one begins anew behind the block: points have no memory. */
 static bool profile_hits(struct hak_meter *m, unsigned cls, size_t bytes)
 {
-    unsigned line = cls < HAK_METERED_CLASSES ? cls : HAK_METERED_CLASSES;
-    if (HAK_UNLIKELY((m->counted >> line & 1) == 0)) {
-        m->counted |= UINT64_C(1) << line;
-        m->left_bytes[line] = hak_prof_distance(&m->random);
+    struct hak_metered *of = &m->of[hak_min(cls, HAK_METERED_CLASSES)];
+    if (HAK_UNLIKELY(!of->begun)) {
+        of->begun = true;
+        of->left_bytes = hak_prof_distance(&m->random);
     }
-    m->left_bytes[line] -= (int64_t)bytes;
-    if (HAK_LIKELY(m->left_bytes[line] >= 0))
+    of->left_bytes -= (int64_t)bytes;
+    if (HAK_LIKELY(of->left_bytes >= 0))
         return false;
-    m->left_bytes[line] = hak_prof_distance(&m->random);
+    of->left_bytes = hak_prof_distance(&m->random);
     return true;
 }
 
@@ -79,8 +79,9 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, 
     size_t size = hak_class(cls)->size_bytes;
     if (HAK_LIKELY(m != NULL) &&
         HAK_LIKELY(hak_kind_shown((uint8_t)(cls * 2)) == HAK_KIND_METERED + cls * 2)) {
-        hak_cache_meter_supply(heap, cls);
-        void *p = hak_cache_meter_take(heap, cls, 1);
+        if (m->of[cls].thin >= HAK_METER_THIN_TURNS)
+            hak_cache_meter_supply(heap, cls);
+        void *p = hak_cache_meter_take(heap, cls);
         if (HAK_LIKELY(p != NULL))
             return p;
     }

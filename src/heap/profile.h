@@ -36,8 +36,9 @@ static inline void *hak_profile_try_metered(size_t size_bytes)
     if (front->meter == NULL || kind < HAK_KIND_METERED)
         return NULL;
     unsigned cls = (kind - HAK_KIND_METERED) / 2;
-    return hak_cache_meter_take(hak_heap_of_front(front), cls,
-                                HAK_METER_LEAST(front->meter->most[cls]));
+    return HAK_LIKELY(front->meter->of[cls].thin < HAK_METER_THIN_TURNS)
+               ? hak_cache_meter_take(hak_heap_of_front(front), cls)
+               : NULL;
 }
 
 /* The shortest way for sizes above HAK_TINY_MAX, whose classes have no metered bin and so come by
@@ -48,12 +49,12 @@ static inline void *hak_profile_try_counted(size_t size_bytes)
     struct hak_front *front = hak_self;
     struct hak_meter *m = front->meter;
     unsigned cls = hak_class_of(size_bytes);
-    if (m == NULL || m->left_bytes[HAK_METERED_CLASSES] < (int64_t)hak_class(cls)->size_bytes ||
+    if (m == NULL || m->of[HAK_METERED_CLASSES].left_bytes < (int64_t)hak_class(cls)->size_bytes ||
         hak_load_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE]) != 0)
         return NULL;
     void *p = hak_cache_pop(front, cls * 2u);
     if (HAK_LIKELY(p != NULL))
-        m->left_bytes[HAK_METERED_CLASSES] -= (int64_t)hak_class(cls)->size_bytes;
+        m->of[HAK_METERED_CLASSES].left_bytes -= (int64_t)hak_class(cls)->size_bytes;
     return p;
 }
 

@@ -153,19 +153,27 @@ static void *route_large_of(const struct request *r, bool *zero)
     return p;
 }
 
-void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
+static HAK_NOINLINE void *route_malloc(size_t size_bytes, uintptr_t site)
 {
     bool zero;
     const struct request r = {size_bytes, 1, site};
     if (size_bytes > HAK_SMALL_MAX)
         return route_large_of(&r, &zero);
-    if (HAK_UNLIKELY(hak_prof_is_on())) {
-        void *p = size_bytes <= HAK_TINY_MAX ? hak_profile_try_metered(size_bytes)
-                                             : hak_profile_try_counted(size_bytes);
-        if (p != NULL)
-            return p;
-    }
     return route_class(route_class_in(hak_heap_self_slow(), size_bytes), &r, &zero);
+}
+
+static HAK_NOINLINE void *route_malloc_profiled(size_t size_bytes, uintptr_t site)
+{
+    void *p = size_bytes <= HAK_TINY_MAX    ? hak_profile_try_metered(size_bytes)
+              : size_bytes <= HAK_SMALL_MAX ? hak_profile_try_counted(size_bytes)
+                                            : NULL;
+    return p != NULL ? p : route_malloc(size_bytes, site);
+}
+
+void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
+{
+    return HAK_UNLIKELY(hak_prof_is_on()) ? route_malloc_profiled(size_bytes, site)
+                                          : route_malloc(size_bytes, site);
 }
 
 HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)

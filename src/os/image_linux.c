@@ -59,23 +59,34 @@ const char *hak_os_image_of(uintptr_t pc, uintptr_t *base)
     return NULL;
 }
 
-/* One line of /proc/self/maps, taken in character by character: "low-high rwxp ...". */
+/* One line of /proc/self/maps, taken in piece by piece: "low-high rwxp ...". */
+enum image_part { IMAGE_LOW, IMAGE_HIGH, IMAGE_READABLE, IMAGE_REST };
+
 struct image_line {
     uintptr_t low, high;
-    unsigned at; /* 0: low, 1: high, 2: the letter of reading, 3: the rest */
+    enum image_part part;
     bool readable;
 };
 
-static void image_take(struct image_line *line, char c)
+/* Takes in what there is of a line, to its end at most. */
+static const char *image_take(struct image_line *line, const char *at, const char *end)
 {
-    if (line->at < 2 && c != '-' && c != ' ') {
-        uintptr_t digit = (uintptr_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-        uintptr_t *number = line->at == 0 ? &line->low : &line->high;
-        *number = *number * 16 + digit;
-    } else if (line->at < 3) {
-        line->readable = c == 'r';
-        line->at++;
+    uintptr_t *number = line->part == IMAGE_LOW ? &line->low : &line->high;
+    for (; at < end && line->part <= IMAGE_HIGH; at++) {
+        if (*at == '-' || *at == ' ') {
+            line->part++;
+            number = &line->high;
+        } else {
+            *number = *number * 16 + (uintptr_t)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
+        }
     }
+    if (at < end && line->part == IMAGE_READABLE) {
+        line->readable = *at == 'r';
+        line->part = IMAGE_REST;
+    }
+    while (at < end && *at != '\n')
+        at++;
+    return at;
 }
 
 bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high)
@@ -87,11 +98,9 @@ bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high)
     if (file < 0)
         return false;
     for (size_t got; !found && (got = hak_os_read(file, piece, sizeof piece)) != 0;) {
-        for (size_t i = 0; i < got && !found; i++) {
-            if (piece[i] != '\n') {
-                image_take(&line, piece[i]);
-                continue;
-            }
+        const char *end = piece + got;
+        for (const char *at = image_take(&line, piece, end); at < end && !found;
+             at = image_take(&line, at + 1, end)) {
             found = address >= line.low && address < line.high && line.readable;
             *low = line.low;
             *high = line.high;

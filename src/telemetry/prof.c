@@ -79,8 +79,12 @@ static uint64_t prof_hash(const uintptr_t *frames, unsigned depth)
 static bool prof_is_site(const struct hak_prof_site *s, uint64_t hash, const uintptr_t *frames,
                          unsigned depth)
 {
-    return s->hash == hash && s->depth == depth &&
-           hak_bytes_are_equal(hak_prof.stacks + s->stack, frames, depth * sizeof *frames);
+    unsigned same = 0;
+    if (s->hash != hash || s->depth != depth)
+        return false;
+    while (same < depth && hak_prof.stacks[s->stack + same] == frames[same])
+        same++;
+    return same == depth;
 }
 
 /* A new site with this stack; 0: there is no room. */

@@ -68,12 +68,16 @@ class TestFindings(CommandCase):
         answer = json.loads(done.stdout)
         text = self.hakmem("doctor", "--all", *arguments)
         self.assertEqual(text.returncode, done.returncode)
+        words = text.stdout.split()
+        self.assertTrue(all(len(line) <= 80 or " " not in line.strip() for line in text.stdout.splitlines()), text.stdout)
         findings = {}
         for finding in answer["findings"]:
             findings[finding["name"]] = finding
+            for said in (finding["value"], finding["effect"] or "", finding["fix"] or ""):
+                self.assertIn(" ".join(said.split()), " ".join(words))
             self.assertEqual(finding["effect"] is None, finding["level"] == "ok", finding)
             self.assertEqual(finding["fix"] is None, finding["level"] == "ok", finding)
-            self.assertIn(f"{finding['level']:8} {finding['name']}: {finding['value']}\n", text.stdout)
+            self.assertIn(f"{finding['level']} {finding['name']}: {finding['value']}", " ".join(words))
         problems = sum(f["level"] == "problem" for f in answer["findings"])
         self.assertEqual((answer["problems"], done.returncode), (problems, int(problems > 0)))
         return done.returncode, findings

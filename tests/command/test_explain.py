@@ -83,7 +83,8 @@ class ExplainCase(CommandCase):
         for words, where in ((why, last["why"]), (fix, "\n".join(last["fixes"])), (state, "\n".join(last["state"]))):
             if words:
                 self.assertRegex(where, words)
-                self.assertRegex(text, words)
+                self.assertRegex(" ".join(text.split()), words)
+        self.assertTrue(all(len(line) <= 80 for line in text.splitlines()[1:]), text)
         return last
 
 

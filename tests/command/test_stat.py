@@ -1,27 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`hakmem stat`: its sums against the kernel's, its figures against the library's own, its formats, its refusals."""
+"""`hakmem stat`: its figures against the library's own, its formats."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import sys
-import tempfile
-import time
 import unittest
 from pathlib import Path
 
 import support
-from support import SANITIZED, CommandCase
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-SCHEMA = ROOT / "docs" / "schema" / "stat.schema.json"
-LINES = ["live", "slack", "thread_caches", "free_in_slabs", "empty_slots", "retired", "huge_cache",
-         "in_transition", "metadata", "library", "not_ours"]
+from stat_support import LINES, StatCase, python_with
 
 # Holds 3000 blocks of 100 bytes, 40 of 100000 and one of 5 MB; frees some in another thread; asks for too much;
 # prints hakmem_stats_json, malloc_info and, on stderr, malloc_stats; then pauses.
@@ -152,6 +142,7 @@ CHURN = """
 #include <string.h>
 #include <unistd.h>
 static void *shared[512];
+static int begun;
 static void *churn(void *seed)
 {
     unsigned long x = (unsigned long)seed;
@@ -162,6 +153,8 @@ static void *churn(void *seed)
         char *p = malloc(size + 1);
         memset(p, 1, size > 5000 ? 5000 : size);
         free(__atomic_exchange_n(&shared[r % 512], p, __ATOMIC_ACQ_REL));
+        if (seed != NULL)
+            __atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED), seed = NULL;
     }
     return NULL;
 }
@@ -170,168 +163,19 @@ int main(void)
     pthread_t t;
     for (unsigned long i = 1; i <= 3; i++)
         pthread_create(&t, NULL, churn, (void *)i);
+    while (__atomic_load_n(&begun, __ATOMIC_RELAXED) < 3)
+        usleep(1000);
     write(1, "x", 1);
     pause();
 }
 """
 
-VALIDATE = """
-import json, sys
-import jsonschema
-jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])), cls=jsonschema.Draft202012Validator)
-"""
 PARSE_METRICS = """
 import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 families = text_string_to_metric_families(open(sys.argv[1]).read())
 print(json.dumps([[s.name, s.labels, s.value] for f in families for s in f.samples]))
 """
-
-
-def python_with(module: str) -> str:
-    """A Python that has the package: this one, or the system's, for which tools/setup-test.sh installs it."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
-            return python
-    raise RuntimeError(f"no Python package {module}; tools/setup-test.sh installs it")
-
-
-class StatCase(CommandCase):
-    """Programs that run under the library until the test ends."""
-
-    def setUp(self) -> None:
-        if not self.real_library:
-            self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
-
-    def running(self, *words: str | Path, env: dict[str, str] | None = None, pipe: bool = True,
-                library: Path | None = None) -> subprocess.Popen[bytes]:
-        """A program under the library, killed when the test ends."""
-        full = support.environment() | {"LD_PRELOAD": str(library or self.library)} | (env or {})
-        process = subprocess.Popen([str(w) for w in words], env=full, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE if pipe else subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.addCleanup(self.stop, process)
-        return process
-
-    @staticmethod
-    def stop(process: subprocess.Popen[bytes]) -> None:
-        process.kill()
-        process.communicate()
-
-    def stat_json(self, *arguments: str | Path) -> dict:
-        done = self.hakmem("stat", "--json", *arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return json.loads(done.stdout)
-
-    def assert_adds_up(self, stat: dict) -> None:
-        self.assertEqual([line["name"] for line in stat["waterfall"]], LINES)
-        resident = sum(line["resident_bytes"] for line in stat["waterfall"])
-        process = stat["process"]
-        self.assertEqual(resident, process["rss_bytes"])
-        self.assertLess(abs(process["kernel_rss_bytes"] - resident), 0.02 * process["kernel_rss_bytes"], process)
-        rest = stat["not_ours"]
-        self.assertEqual(sum(rest.values()), stat["waterfall"][-1]["resident_bytes"])
-        live = sum(c["live_bytes"] for c in stat["classes"]) + stat["large"]["bytes"] + stat["huge"]["bytes"]
-        line = {w["name"]: w for w in stat["waterfall"]}
-        self.assertEqual(live, line["live"]["virtual_bytes"] + line["slack"]["virtual_bytes"])
-        self.assertLessEqual(line["live"]["resident_bytes"], line["live"]["virtual_bytes"])
-        of_heaps = sum(t["live_blocks"] for t in stat["threads"])
-        self.assertEqual(of_heaps, sum(c["live_blocks"] for c in stat["classes"]))
-
-    def validate(self, text: str) -> None:
-        file = self.write("stat.json", text, mode=0o644)
-        done = subprocess.run([python_with("jsonschema"), "-c", VALIDATE, str(file), str(SCHEMA)],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-
-
-@unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
-class TestSums(StatCase):
-    """Real programs at a pause."""
-
-    def wait_for(self, process: subprocess.Popen[bytes], text: bytes) -> None:
-        seen = b""
-        while text not in seen:
-            byte = os.read(process.stdout.fileno(), 4096)
-            self.assertNotEqual(byte, b"", f"{process.args} ended: {seen!r}")
-            seen += byte
-
-    @staticmethod
-    def wait_until_idle(process: subprocess.Popen[bytes]) -> None:
-        """Until it has used no time for a while."""
-        before, same = "", 0
-        while same < 4:
-            time.sleep(0.1)
-            words = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            same = same + 1 if words[11:13] == before and words[0] == "S" else 0
-            before = words[11:13]
-
-    def check(self, process: subprocess.Popen[bytes]) -> dict:
-        self.wait_until_idle(process)
-        stat = self.stat_json(str(process.pid))
-        self.assert_adds_up(stat)
-        self.assertTrue(stat["process"]["complete"])
-        self.assertGreater(stat["counters"]["live.blocks"], 20)
-        return stat
-
-    def test_python(self) -> None:
-        process = self.running(sys.executable, "-c", "x = [bytes(i % 3000) for i in range(30000)]; del x[::2]\n"
-                               "print('pause', flush=True); input()", env={"PYTHONMALLOC": "malloc"})
-        self.wait_for(process, b"pause")
-        stat = self.check(process)
-        self.assertGreater(stat["waterfall"][0]["resident_bytes"], 20 << 20)
-        self.assertEqual([t["tid"] for t in stat["threads"] if t["state"] == "running"], [process.pid])
-
-    def test_sqlite(self) -> None:
-        process = self.running("sqlite3")
-        process.stdin.write(b"create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n "
-                            b"where i < 50000) insert into t select i, hex(randomblob(20)) from n;\n"
-                            b"create index x on t(b); select 'pause';\n")
-        process.stdin.flush()
-        self.wait_for(process, b"pause")
-        self.check(process)
-
-    def test_perl(self) -> None:
-        process = self.running("perl", "-e", "$| = 1; $h{$_ x 3} = [1 .. 5] for 1 .. 20000; delete $h{$_ x 3} for 1 .. "
-                               "9000; print 'pause'; <STDIN>")
-        self.wait_for(process, b"pause")
-        self.check(process)
-
-    def test_redis(self) -> None:
-        if shutil.which("redis-server") is None:
-            self.skipTest("redis-server is not installed")
-        with tempfile.TemporaryDirectory() as folder:
-            socket = f"{folder}/socket"
-            process = self.running("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
-                                   "--enable-debug-command", "yes")
-            self.wait_for(process, socket.encode())
-            subprocess.run(["redis-cli", "-s", socket, "debug", "populate", "20000", "key", "200"],
-                           check=True, capture_output=True)
-            stat = self.check(process)
-            self.assertGreater(stat["counters"]["live.blocks"], 40000)
-            self.stop(process)
-
-    def test_pages_of_zeros(self) -> None:
-        """What was only read is the kernel's page of zeros, which is in no resident size."""
-        source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { volatile char *p = malloc(50 << 20); " \
-                 "for (long i = 0; i < 50 << 20; i += 4096) if (i % 40960 == 0) p[i] = 1; else (void)p[i];\n" \
-                 "write(1, \"x\", 1); pause(); return 0; }\n"
-        process = self.running(self.compile("zeros", source))
-        self.wait_for(process, b"x")
-        self.wait_until_idle(process)
-        stat = self.stat_json(str(process.pid))
-        self.assert_adds_up(stat)
-        self.assertEqual(stat["huge"]["blocks"], 1)
-        self.assertGreaterEqual(stat["huge"]["resident_bytes"], 5 << 20)
-
-    def test_compiler(self) -> None:
-        program = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True)
-        if program.returncode != 0 or not Path(program.stdout.strip()).is_absolute():
-            self.skipTest("gcc's cc1 was not found")
-        process = self.running(program.stdout.strip(), "-quiet", "-o", "/dev/null", "-")
-        process.stdin.write(b"".join(b"int f%d(int a) { return a * %d + f%d(a - 1); }\n" % (i, i, max(i - 1, 0))
-                                     for i in range(3000)))
-        process.stdin.flush()
-        self.check(process)
 
 
 @unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
@@ -586,117 +430,6 @@ class TestFigures(StatCase):
         self.stop(process)
         _, errors = watch.communicate(timeout=30)
         self.assertEqual((watch.returncode, errors), (0, ""))
-
-
-class TestCommandAtItsEnd(StatCase):
-    """`hakmem stat -- COMMAND`."""
-
-    def test_end_of_a_program(self) -> None:
-        file = self.folder / "end.json"
-        source = "import sys; x = [bytes(5000) for _ in range(2000)]; print('out'); sys.exit(7)"
-        done = self.hakmem("stat", "--json", "--output", file, "--", sys.executable, "-c", source,
-                           env={"PYTHONMALLOC": "malloc"})
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (7, "out\n", ""))
-        stat = json.loads(file.read_text())
-        self.assert_adds_up(stat)
-        self.validate(file.read_text())
-
-    def test_peak(self) -> None:
-        """At the peak the blocks live; at the end they do not."""
-        source = "import time; x = [bytes(5000) for _ in range(8000)]; time.sleep(1.5); del x"
-        at = {}
-        for options in ((), ("--peak",)):
-            file = self.folder / "peak.json"
-            done = self.hakmem("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
-                               env={"PYTHONMALLOC": "malloc"})
-            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-            at[options] = json.loads(file.read_text())
-        self.assertRegex(done.stderr, r"^hakmem: stat: seen with [\d.]+ MiB in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
-        live = [stat["waterfall"][0]["resident_bytes"] for stat in at.values()]
-        self.assertLess(live[0], 10 << 20)
-        self.assertGreater(live[1], 30 << 20)
-        self.assert_adds_up(at["--peak",])
-
-    def test_killed(self) -> None:
-        done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
-        self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "out\n"))
-        self.assertRegex(done.stderr, r"(?m)^sh, process \d+: .* in memory")
-
-    def test_what_run_refuses(self) -> None:
-        done = self.hakmem("stat", "--", "/nonexistent/program")
-        self.assertEqual((done.returncode, done.stdout), (127, ""))
-        self.assertRegex(done.stderr, "^hakmem: '/nonexistent/program' was not found")
-
-
-class TestRefusals(StatCase):
-    """One line that says what is wrong, one that says what to do."""
-
-    def assert_says(self, status: int, message: str, *arguments: str | Path, **options: object) -> None:
-        done = self.hakmem("stat", *arguments, **options)  # type: ignore[arg-type]
-        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
-        self.assertRegex(done.stderr, message)
-        self.assertTrue(all(line.startswith("hakmem: ") for line in done.stderr.splitlines()), done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1 if status == 2 else 2, done.stderr)
-
-    def test_arguments(self) -> None:
-        self.assert_says(2, "no process given; for example: hakmem stat 1234")
-        self.assert_says(2, "did you mean '--json'", "--jsn", "1")
-        self.assert_says(2, "options come before the process", "1", "--json")
-        self.assert_says(2, "'ls' is neither", "ls")
-        self.assert_says(2, "a command comes behind --", "ls", "x")
-        self.assert_says(2, "one process at a time", "1", "2")
-        self.assert_says(2, "whole seconds", "--watch=0", "1")
-        self.assert_says(2, "no command given", "--")
-        self.assert_says(2, "--watch is for a running process", "--watch", "--", "true")
-        self.assert_says(2, "--output needs", "--output")
-        self.assert_says(2, "--peak is for a command", "--peak", "1")
-
-    def test_no_such_process(self) -> None:
-        self.assert_says(1, "there is no process 2000000000", "2000000000")
-
-    def test_no_hakmem(self) -> None:
-        process = subprocess.Popen(["sleep", "100"])
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        time.sleep(0.1)
-        self.assert_says(1, rf"process {process.pid} \(sleep\) does not use hakmem\n.*hakmem run -- COMMAND",
-                         str(process.pid))
-
-    @support.needs_root
-    def test_another_user(self) -> None:
-        process = self.running("sleep", "100")
-        time.sleep(0.1)
-        self.assert_says(1, "cannot be read: Permission denied\nhakmem: hint: run the command as root",
-                         str(process.pid), preexec=support.as_nobody)
-
-    def test_other_layout(self) -> None:
-        """A library whose records look different is recognised, and nothing of it is believed."""
-        data = bytearray(Path(self.library).read_bytes())
-        at = data.index(b"\x7fhakmem root\r\n\x1a\x01")
-        data[at + 32] += 1
-        other = self.folder / "libhakmem-other.so"
-        other.write_bytes(data)
-        process = self.running("sleep", "100", library=other)
-        time.sleep(0.2)
-        self.assert_says(1, r"uses hakmem \d+\.\d+\.\d+, whose records this command", str(process.pid))
-
-    def test_not_a_core(self) -> None:
-        self.assert_says(1, "is not a core file", self.write("text", "nothing\n"))
-
-    def test_help(self) -> None:
-        for words in (("stat", "--help"), ("help", "stat")):
-            done = self.hakmem(*words)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertTrue(done.stdout.startswith("Usage: hakmem stat "))
-
-
-@unittest.skipIf(SANITIZED, "once is enough")
-class TestExample(StatCase):
-    """What docs/ shows."""
-
-    def test_example_is_valid(self) -> None:
-        self.validate((ROOT / "docs" / "examples" / "stat.json").read_text(encoding="utf-8"))
-
 
 if __name__ == "__main__":
     support.main()

@@ -25,7 +25,7 @@ import gate
 import instructions
 
 MOST_SHARE = 0.01
-FIXED = 1_500_000  # starting, reading /proc/self/maps and the unwind tables once, writing the file
+FIXED = 750_000  # starting, reading /proc/self/maps and the unwind tables once, writing the file
 
 PYTHON = """
 import json

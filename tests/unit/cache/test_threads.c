@@ -142,37 +142,47 @@ static void a_slab_of_a_thread_that_does_not_come_by_is_taken_over(void **state)
     assert_nothing_held();
 }
 
-static void a_slab_that_is_half_in_use_is_not_taken_over(void **state)
+static unsigned start_two(struct hak_heap **owner, struct hak_heap **other)
 {
-    (void)state;
     start();
-    unsigned cls = hak_class_of(1024);
-    char *p[64];
-    struct hak_heap *owner = open_thread();
-    struct hak_heap *other = open_thread();
-    for (unsigned i = 0; i < 64; i++)
-        p[i] = allocate(owner, cls);
-    for (unsigned i = 0; i < 31; i++)
-        release(other, p[i]);
-    hak_outbox_flush(other);
+    *owner = open_thread();
+    *other = open_thread();
+    return hak_class_of(1024);
+}
+
+/* Who looks for room takes none of the owner's slabs over. */
+static void assert_keeps(const struct hak_heap *owner, struct hak_heap *other, unsigned cls)
+{
     allocate(other, cls);
     assert_int_equal(counted(&other->stats.adopted_slabs), 0);
     assert_int_equal(hak_load_relaxed(&owner->slabs), 1);
 }
 
+static void a_slab_that_is_half_in_use_is_not_taken_over(void **state)
+{
+    (void)state;
+    char *p[64];
+    struct hak_heap *owner;
+    struct hak_heap *other;
+    unsigned cls = start_two(&owner, &other);
+    for (unsigned i = 0; i < 64; i++)
+        p[i] = allocate(owner, cls);
+    for (unsigned i = 0; i < 31; i++)
+        release(other, p[i]);
+    hak_outbox_flush(other);
+    assert_keeps(owner, other, cls);
+}
+
 static void a_thread_that_comes_by_keeps_its_slabs(void **state)
 {
     (void)state;
-    start();
-    unsigned cls = hak_class_of(1024);
     char *p[64];
-    struct hak_heap *owner = open_thread();
-    struct hak_heap *other = open_thread();
+    struct hak_heap *owner;
+    struct hak_heap *other;
+    unsigned cls = start_two(&owner, &other);
     free_from_afar(owner, other, cls, p);
     hak_cache_flush(owner); /* it has collected */
-    allocate(other, cls);
-    assert_int_equal(counted(&other->stats.adopted_slabs), 0);
-    assert_int_equal(hak_load_relaxed(&owner->slabs), 1);
+    assert_keeps(owner, other, cls);
 }
 
 static void full_slabs_of_ended_threads_are_not_adopted(void **state)

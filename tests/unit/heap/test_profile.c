@@ -128,6 +128,24 @@ static void what_goes_round_is_counted(void **state)
     assert_int_equal(s.live_samples, 0);
 }
 
+/* One block again and again would send each second malloc to the slow path. */
+static void what_goes_round_becomes_more(void **state)
+{
+    (void)state;
+    unsigned cls = 0;
+    size_t most = 0;
+    start(HAK_PROF_DEFAULT_PERIOD);
+    for (unsigned i = 0; i < 5000; i++) {
+        release(allocate(64));
+        cls = hak_front_class(hak_self, 64);
+        const struct hak_bin *metered = &hak_self->bins[HAK_KIND_METERED / 2 + cls];
+        size_t blocks = (size_t)(hak_load_relaxed(&metered->top) - hak_self->meter->blocks[cls]);
+        most = hak_max(most, blocks);
+    }
+    assert_true(most + 1 >= hak_self->meter->of[cls].least);
+    assert_true(most + 1 >= 24);
+}
+
 static void sampled_blocks_are_like_the_others(void **state)
 {
     (void)state;
@@ -443,6 +461,7 @@ static void without_memory_for_a_sample_the_block_comes_from_its_bin(void **stat
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(estimates_have_the_right_expectation),
     cmocka_unit_test(what_goes_round_is_counted),
+    cmocka_unit_test(what_goes_round_becomes_more),
     cmocka_unit_test(sampled_blocks_are_like_the_others),
     cmocka_unit_test(figures_count_what_the_program_holds),
     cmocka_unit_test(what_was_asked_for_is_known),

@@ -58,9 +58,13 @@ def closed_pipe() -> NoReturn:
     sys.exit(FAILED)
 
 
+NO_INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+
+
 def usage_message(error: typer.TyperException, name: str) -> str:
     """What was wrong with the command line."""
-    return f"{error.format_message().rstrip('.')}; see 'hakmem {name} --help'"
+    message = error.format_message().rstrip(".").replace(NO_INTEGER, "not a whole number")
+    return f"{message}; see 'hakmem {name} --help'"
 
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
@@ -78,4 +82,6 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> 
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         closed_pipe()
+    except OSError as error:  # a file that the user named
+        fail(name, f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE)
     sys.exit(status if isinstance(status, int) else 0)

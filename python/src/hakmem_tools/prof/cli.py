@@ -164,13 +164,14 @@ def print_table(
     sums: dict[tuple[str, ...], float], whole: float, name: str, limit: int, title: str
 ) -> None:
     """Functions by what they allocated themselves and through others."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for column in ("itself", "share", "with callees"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("function", overflow="fold")
     for row in stacks.rows(sums)[: limit or None]:
         share = f"{row.own / whole:.1%}" if whole else ""
         table.add_row(figure(row.own, name), share, figure(row.total, name), row.name)
+    typer.echo(title)  # as wide as it is: a table folds its title to its own width
     cli.console().print(table, markup=False, highlight=False)
 
 
@@ -183,7 +184,8 @@ def top(source: Source, value: Value = "live_bytes", limit: Limit = 20) -> None:
     profile = load(source)
     sums = stacks.folded(stacks.read(profile), check_value(value))
     whole = sum(sums.values())
-    samples = sum(site.allocated_samples for site in profile.sites)
+    kind = value.partition("_")[0]
+    samples = sum(int(getattr(site, f"{kind}_samples")) for site in profile.sites)
     title = f"process {profile.pid}: {value.replace('_', ' ')} {figure(whole, value)}, {samples} samples"
     print_table(sums, whole, value, limit, title)
 
@@ -202,7 +204,8 @@ def diff(
     changed = stacks.difference(old, new)
     grown = sum(changed.values())
     title = (
-        f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, {grown:+,.0f} since"
+        f"{value.replace('_', ' ')}: {figure(sum(old.values()), value)} before, "
+        f"{'+' if grown >= 0 else '-'}{figure(abs(grown), value)} since"
     )
     print_table(changed, sum(old.values()), value, limit, title)
 

@@ -156,8 +156,18 @@ class Writer:
                 location.line.add(function_id=self.function(function), line=function.line)
         return self.locations[pc]
 
+    def program(self, stacks: list[Stack]) -> None:
+        """The format has the program's own mapping as the first: where its code is, if it is in a stack."""
+        if not self.profile.mappings:
+            return
+        lowest = min(self.profile.mappings, key=lambda mapping: mapping.start)
+        used = {self.profile.mapping_of(pc) for stack in stacks for pc in stack.addresses}
+        code = [m for m in used if m is not None and m.path == lowest.path]
+        self.mapping(min(code, key=lambda mapping: mapping.start, default=lowest))
+
     def write(self, stacks: list[Stack]) -> bytes:
         """The message, packed."""
+        self.program(stacks)
         for name, unit, _ in SAMPLE_TYPES:
             self.message.sample_type.add(type=self.string(name), unit=self.string(unit))
         for stack in stacks:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`hakmem stat`: what it refuses, its help, and the example in docs/."""
+
+from __future__ import annotations
+
+import subprocess
+import unittest
+from pathlib import Path
+
+import support
+from stat_support import ROOT, StatCase
+from support import SANITIZED
+
+
+class TestRefusals(StatCase):
+    """One line that says what is wrong, one that says what to do."""
+
+    def assert_says(self, status: int, message: str, *arguments: str | Path, **options: object) -> None:
+        done = self.hakmem("stat", *arguments, **options)  # type: ignore[arg-type]
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        self.assertRegex(done.stderr, message)
+        self.assertTrue(all(line.startswith("hakmem: ") for line in done.stderr.splitlines()), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1 if status == 2 else 2, done.stderr)
+
+    def test_arguments(self) -> None:
+        self.assert_says(2, "no process given; for example: hakmem stat 1234")
+        self.assert_says(2, "did you mean '--json'", "--jsn", "1")
+        self.assert_says(2, "options come before the process", "1", "--json")
+        self.assert_says(2, "'ls' is neither", "ls")
+        self.assert_says(2, "a command comes behind --", "ls", "x")
+        self.assert_says(2, "one process at a time", "1", "2")
+        self.assert_says(2, "whole seconds", "--watch=0", "1")
+        self.assert_says(2, "no command given", "--")
+        self.assert_says(2, "--watch is for a running process", "--watch", "--", "true")
+        self.assert_says(2, "--output needs", "--output")
+        self.assert_says(2, "--peak is for a command", "--peak", "1")
+
+    def test_no_such_process(self) -> None:
+        self.assert_says(1, "there is no process 2000000000", "2000000000")
+
+    def test_no_hakmem(self) -> None:
+        process = subprocess.Popen(["sleep", "100"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assert_says(1, rf"process {process.pid} \(sleep\) does not use hakmem\n.*hakmem run -- COMMAND",
+                         str(process.pid))
+
+    @support.needs_root
+    def test_another_user(self) -> None:
+        process = self.running("sleep", "100")
+        self.wait_until_mapped(process, self.library)
+        self.assert_says(1, "cannot be read: Permission denied\nhakmem: hint: run the command as root",
+                         str(process.pid), preexec=support.as_nobody)
+
+    def test_other_layout(self) -> None:
+        """A library whose records look different is recognised, and nothing of it is believed."""
+        data = bytearray(Path(self.library).read_bytes())
+        at = data.index(b"\x7fhakmem root\r\n\x1a\x01")
+        data[at + 32] += 1
+        other = self.folder / "libhakmem-other.so"
+        other.write_bytes(data)
+        process = self.running("sleep", "100", library=other)
+        self.wait_until_mapped(process, other)
+        self.assert_says(1, r"uses hakmem \d+\.\d+\.\d+, whose records this command", str(process.pid))
+
+    def test_not_a_core(self) -> None:
+        self.assert_says(1, "is not a core file", self.write("text", "nothing\n"))
+
+    def test_help(self) -> None:
+        for words in (("stat", "--help"), ("help", "stat")):
+            done = self.hakmem(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue(done.stdout.startswith("Usage: hakmem stat "))
+
+
+@unittest.skipIf(SANITIZED, "once is enough")
+class TestExample(StatCase):
+    """What docs/ shows."""
+
+    def test_example_is_valid(self) -> None:
+        self.validate((ROOT / "docs" / "examples" / "stat.json").read_text(encoding="utf-8"))
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`hakmem stat`: its sums against the kernel's, of real programs at a pause and of commands at their end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import support
+from stat_support import StatCase
+
+
+@unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
+class TestSums(StatCase):
+    """Real programs at a pause."""
+
+    def wait_for(self, process: subprocess.Popen[bytes], text: bytes) -> None:
+        seen = b""
+        while text not in seen:
+            byte = os.read(process.stdout.fileno(), 4096)
+            self.assertNotEqual(byte, b"", f"{process.args} ended: {seen!r}")
+            seen += byte
+
+    @staticmethod
+    def wait_until_idle(process: subprocess.Popen[bytes]) -> None:
+        """Until it has used no time for a while."""
+        before, same = "", 0
+        while same < 4:
+            time.sleep(0.1)
+            words = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            same = same + 1 if words[11:13] == before and words[0] == "S" else 0
+            before = words[11:13]
+
+    def check(self, process: subprocess.Popen[bytes]) -> dict:
+        self.wait_until_idle(process)
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        self.assertTrue(stat["process"]["complete"])
+        self.assertGreater(stat["counters"]["live.blocks"], 20)
+        return stat
+
+    def test_python(self) -> None:
+        process = self.running(sys.executable, "-c", "x = [bytes(i % 3000) for i in range(30000)]; del x[::2]\n"
+                               "print('pause', flush=True); input()", env={"PYTHONMALLOC": "malloc"})
+        self.wait_for(process, b"pause")
+        stat = self.check(process)
+        self.assertGreater(stat["waterfall"][0]["resident_bytes"], 20 << 20)
+        self.assertEqual([t["tid"] for t in stat["threads"] if t["state"] == "running"], [process.pid])
+
+    def test_sqlite(self) -> None:
+        process = self.running("sqlite3")
+        process.stdin.write(b"create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n "
+                            b"where i < 50000) insert into t select i, hex(randomblob(20)) from n;\n"
+                            b"create index x on t(b); select 'pause';\n")
+        process.stdin.flush()
+        self.wait_for(process, b"pause")
+        self.check(process)
+
+    def test_perl(self) -> None:
+        process = self.running("perl", "-e", "$| = 1; $h{$_ x 3} = [1 .. 5] for 1 .. 20000; delete $h{$_ x 3} for 1 .. "
+                               "9000; print 'pause'; <STDIN>")
+        self.wait_for(process, b"pause")
+        self.check(process)
+
+    def test_redis(self) -> None:
+        if shutil.which("redis-server") is None:
+            self.skipTest("redis-server is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            socket = f"{folder}/socket"
+            process = self.running("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
+                                   "--enable-debug-command", "yes")
+            self.wait_for(process, socket.encode())
+            subprocess.run(["redis-cli", "-s", socket, "debug", "populate", "20000", "key", "200"],
+                           check=True, capture_output=True)
+            stat = self.check(process)
+            self.assertGreater(stat["counters"]["live.blocks"], 40000)
+            self.stop(process)
+
+    def test_pages_of_zeros(self) -> None:
+        """What was only read is the kernel's page of zeros, which is in no resident size."""
+        source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { volatile char *p = malloc(50 << 20); " \
+                 "for (long i = 0; i < 50 << 20; i += 4096) if (i % 40960 == 0) p[i] = 1; else (void)p[i];\n" \
+                 "write(1, \"x\", 1); pause(); return 0; }\n"
+        process = self.running(self.compile("zeros", source))
+        self.wait_for(process, b"x")
+        self.wait_until_idle(process)
+        stat = self.stat_json(str(process.pid))
+        self.assert_adds_up(stat)
+        self.assertEqual(stat["huge"]["blocks"], 1)
+        self.assertGreaterEqual(stat["huge"]["resident_bytes"], 5 << 20)
+
+    def test_compiler(self) -> None:
+        program = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True)
+        if program.returncode != 0 or not Path(program.stdout.strip()).is_absolute():
+            self.skipTest("gcc's cc1 was not found")
+        process = self.running(program.stdout.strip(), "-quiet", "-o", "/dev/null", "-")
+        process.stdin.write(b"".join(b"int f%d(int a) { return a * %d + f%d(a - 1); }\n" % (i, i, max(i - 1, 0))
+                                     for i in range(3000)))
+        process.stdin.flush()
+        self.check(process)
+
+
+class TestCommandAtItsEnd(StatCase):
+    """`hakmem stat -- COMMAND`."""
+
+    def test_end_of_a_program(self) -> None:
+        file = self.folder / "end.json"
+        source = "import sys; x = [bytes(5000) for _ in range(2000)]; print('out'); sys.exit(7)"
+        done = self.hakmem("stat", "--json", "--output", file, "--", sys.executable, "-c", source,
+                           env={"PYTHONMALLOC": "malloc"})
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (7, "out\n", ""))
+        stat = json.loads(file.read_text())
+        self.assert_adds_up(stat)
+        self.validate(file.read_text())
+
+    def test_peak(self) -> None:
+        """At the peak the blocks live; at the end they do not."""
+        source = "import time; x = [bytes(5000) for _ in range(8000)]; time.sleep(1.5); del x"
+        at = {}
+        for options in ((), ("--peak",)):
+            file = self.folder / "peak.json"
+            done = self.hakmem("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
+                               env={"PYTHONMALLOC": "malloc"})
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            at[options] = json.loads(file.read_text())
+        self.assertRegex(done.stderr, r"^hakmem: stat: seen with [\d.]+ MiB in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
+        live = [stat["waterfall"][0]["resident_bytes"] for stat in at.values()]
+        self.assertLess(live[0], 10 << 20)
+        self.assertGreater(live[1], 30 << 20)
+        self.assert_adds_up(at["--peak",])
+
+    def test_killed(self) -> None:
+        done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
+        self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "out\n"))
+        self.assertRegex(done.stderr, r"(?m)^sh, process \d+: .* in memory")
+
+    def test_what_run_refuses(self) -> None:
+        done = self.hakmem("stat", "--", "/nonexistent/program")
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertRegex(done.stderr, "^hakmem: '/nonexistent/program' was not found")
+
+if __name__ == "__main__":
+    support.main()
