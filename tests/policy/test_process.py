@@ -26,47 +26,6 @@ if len(sys.argv) > 2 and os.fork() == 0:
     sys.exit(0)
 """
 
-# Goes into a control group with a limit of 200 MiB, and says what is in force with so many MB live.
-LIMITED = """
-import ctypes, os, sys, time
-with open(sys.argv[1] + "/cgroup.procs", "w") as file:
-    file.write(str(os.getpid()))
-control = ctypes.CDLL(None).hakmem_ctl
-level = ctypes.c_uint64(99)
-kept = []
-for megabytes in (100, 168, 193, 157, 60):
-    kept = kept[:megabytes * 500] + [bytes(2000) for _ in range(megabytes * 500 - len(kept))]
-    end = time.monotonic() + 1
-    while time.monotonic() < end:
-        some = [bytes(3000) for _ in range(300)]
-    control(b"policy.give_back", ctypes.byref(level), None)
-    print(level.value)
-"""
-
-
-def limited_group() -> Path | None:
-    """A control group of 200 MiB, if this machine lets us make one: version 2, else version 1."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-        groups = {line.split(":")[1]: line.split(":")[2] for line in lines}
-    except OSError:
-        return None
-    for root, kind, limit in (("/sys/fs/cgroup", "", "memory.max"),
-                              ("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes")):
-        group = Path(root + groups.get(kind, "/").rstrip("/")) / f"hakmem-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            if (group / limit).exists():  # else it is a folder like any other, or has no memory controller
-                (group / limit).write_text(str(200 << 20), encoding="ascii")
-                return group
-        except OSError:
-            pass
-        group.rmdir()
-    return None
-
 
 def run(policy: str | None, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
@@ -181,18 +140,6 @@ class Process(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("HAKMEM_POLICY=learn:FILE", done.stderr)
         self.assertEqual(self.file.read_text(encoding="ascii"), "hakmem-policy 1\n")
-
-    def test_near_a_real_limit_memory_goes_back_and_far_from_it_no_longer(self) -> None:
-        group = limited_group()
-        if group is None:
-            self.skipTest("no control group with a limit can be made here")
-        self.addCleanup(group.rmdir)
-        for option, levels in (("1", [0, 1, 2, 1, 0]), ("0", [0, 0, 0, 0, 0])):
-            environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_CGROUP": option}
-            done = subprocess.run([sys.executable, "-c", LIMITED, str(group)], env=environment, capture_output=True,
-                                  text=True, check=False, timeout=240)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertEqual([int(word) for word in done.stdout.split()], levels)
 
 
 if __name__ == "__main__":
