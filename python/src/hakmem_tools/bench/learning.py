@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_tools.bench import allocators as alloc
-from hakmem_tools.bench import machine, measure, real
+from hakmem_tools.bench import learning_cost, machine, measure, real
 from hakmem_tools.bench.allocators import Allocator, Missing
 from hakmem_tools.bench.measure import Run
 from hakmem_tools.bench.places import BenchError, Places
@@ -111,7 +111,9 @@ class LearningPlan:
     """Runs in each of which one knob is tried."""
     command: str
     seconds: float = 300
-    callgrind: bool = False
+    pairs: int = 0
+    """Short runs, fixed and live in turns, for intervals; with them instructions and system calls
+    are counted, too."""
 
 
 def select(only: Sequence[str]) -> list[Benchmark]:
@@ -238,35 +240,65 @@ def measure_workload(plan: LearningPlan, workload: Benchmark, say: Say) -> dict[
             entry["learning"]["policy"] = learned.read_text(encoding="utf-8")
         policies = {"fixed": "", "live": f"learn:{fresh}", "frozen": str(learned)}
         for number in range(plan.rounds):
-            for way in WAYS:
+            for way in turns(number):
                 say(f"{workload.name}: {way}, round {number + 1} of {plan.rounds}")
                 fresh.unlink(missing_ok=True)
                 run = run_once(plan, job, library, policies[way], plan.quick)
                 entry["ways"][way].append(run.as_dict())
-        if plan.callgrind:
-            entry["instructions"] = count(job, library, policies, fresh, say)
+        if plan.pairs:
+            entry["cost"] = cost(plan, job, library, say)
     entry["figures"] = {way: figures_of(entry["ways"][way]) for way in WAYS}
     entry["ratios"] = ratios_of(entry["figures"])
     entry["problem"] = problem_of(entry)
     return entry
 
 
-def count(
-    job: Job, library: Allocator, policies: dict[str, str], fresh: Path, say: Say
-) -> dict[str, Any]:
-    """Instructions with the small arguments, in each way."""
-    counted = {}
-    for way in WAYS:
-        say(f"{job.benchmark.name}: {way}, instructions")
-        fresh.unlink(missing_ok=True)
-        policy = {"HAKMEM_POLICY": policies[way]} if policies[way] else {}
-        counted[way] = measure.count_instructions(
-            job.command(quick=True),
+def turns(number: int) -> tuple[str, ...]:
+    """The ways in the order of a round: each comes first, and after each other one. Memory that one
+    has given back to the machine is slow to come by for the next."""
+    first = number % len(WAYS)
+    return WAYS[first:] + WAYS[:first]
+
+
+def cost(plan: LearningPlan, job: Job, library: Allocator, say: Say) -> dict[str, Any]:
+    """What learning live costs: counts, and short runs in pairs."""
+
+    def policy_of(side: str, what: str) -> str:
+        return f"learn:{job.work / f'{what}-{side}.policy'}" if side == "live" else ""
+
+    def count(side: str, quick: bool, tool: Callable[..., measure.Count], what: str) -> Any:
+        say(f"{job.benchmark.name}: {side}, {what}")
+        policy = policy_of(side, what)
+        (job.work / f"{what}-{side}.policy").unlink(missing_ok=True)
+        return tool(
+            job.command(quick),
             library,
-            environment={**STEADY, **job.benchmark.environment, **policy},
+            environment={
+                **STEADY,
+                **job.benchmark.environment,
+                **({"HAKMEM_POLICY": policy} if policy else {}),
+            },
             folder=job.work,
         )
-    return counted
+
+    def run(side: str, pair: int) -> dict[str, Any]:
+        if side == "fixed":
+            say(f"{job.benchmark.name}: pair {pair + 1} of {plan.pairs}")
+        (job.work / "pair-live.policy").unlink(missing_ok=True)
+        return run_once(plan, job, library, policy_of(side, "pair"), quick=True).as_dict()
+
+    found: dict[str, Any] = {
+        "instructions": learning_cost.instructions(
+            lambda side, quick: count(side, quick, measure.count_instructions, "instructions"),
+            plan.quick,
+        ),
+        "calls": learning_cost.both(
+            lambda side, quick: count(side, quick, measure.count_calls, "calls"), quick=True
+        ),
+        "pairs": learning_cost.pairs(run, plan.pairs),
+    }
+    found["figures"] = learning_cost.figures(found)
+    return found
 
 
 # ---- what it comes to ----
@@ -304,6 +336,21 @@ def time_spread(workload: dict[str, Any], way: str) -> tuple[float, float] | Non
     return (min(found), max(found)) if found else None
 
 
+def cost_verdict(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What learning live costs, of all workloads; nothing when nobody measured it."""
+    figures = {w["name"]: w["cost"]["figures"] for w in found if "cost" in w}
+    if not figures:
+        return {}
+    limits = {"time": LIVE_TIME, "mean": LIVE_MEMORY, "peak": LIVE_MEMORY}
+    return {
+        "workloads": len(figures),
+        "instructions_worst": learning_cost.worst(list(figures.values()), "instructions"),
+        **{f"{name}_worst": learning_cost.worst(list(figures.values()), name) for name in limits},
+        **{f"{k}_above": learning_cost.above(figures, k, limit) for k, limit in limits.items()},
+        **{f"{k}_below": learning_cost.below(figures, k, limit) for k, limit in limits.items()},
+    }
+
+
 def verdict(result: Result) -> dict[str, Any]:
     """The promises of docs/learning.md, as measured."""
     found = counted(result)
@@ -315,6 +362,7 @@ def verdict(result: Result) -> dict[str, Any]:
         "live_time_worst": max((r.get("cpu_s", 1.0) for r in live), default=None),
         "live_peak_worst": max((r.get("peak_kb", 1.0) for r in live), default=None),
         "live_mean_worst": max((r.get("mean_kb", 1.0) for r in live), default=None),
+        "cost": cost_verdict(found),
         "frozen_better": [w["name"] for w in found if is_better(w)],
         "survivors_end_ratio": {
             way: figures[way]["rss_per_live_percent"] / 100
