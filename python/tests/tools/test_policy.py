@@ -166,6 +166,12 @@ def test_diff_and_merge_and_check(tmp_path: Path) -> None:
     assert len(checked.stderr.splitlines()) == 2
 
 
+def test_a_file_without_an_end_is_refused() -> None:
+    done = command("check", "/dev/zero")
+    assert done.returncode == 1
+    assert "larger than 65536 bytes" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("words", [["show", "/nowhere/at/all"], ["merge"], ["sow", "x"], ["show"]])
 def test_an_error_is_one_line(words: list[str]) -> None:
     done = command(*words)
