@@ -27,6 +27,20 @@ if len(sys.argv) > 2 and os.fork() == 0:
 """
 
 
+# What of the knob `keep` is in force, at the beginning and after a second's work.
+KEEPS = """
+import ctypes, time
+control = ctypes.CDLL(None).hakmem_ctl
+percent = ctypes.c_uint64(99)
+for seconds in (0, 1):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        kept = [bytes(1000 + i % 3000) for i in range(5000)]
+    control(b"policy.keep", ctypes.byref(percent), None)
+    print(percent.value)
+"""
+
+
 def run(policy: str | None, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
     environment |= {"LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", **more}
@@ -67,6 +81,17 @@ class Process(unittest.TestCase):
         self.assertIn("\narm ", self.file.read_text(encoding="ascii"))  # hints
         run(f"try:{self.file}")
         self.assertEqual(self.lines()["base"][0], 3)  # the fourth tries something
+
+    def test_what_a_run_tries_is_given_up_when_it_costs_too_much(self) -> None:
+        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_POLICY": f"try:{self.file}"}
+        for usual_us, found in ((100_000, ["0", "25"]), (100_000_000, ["0", "0"])):
+            self.file.write_text(f"hakmem-policy 1\nruns 3 30\nbase 3 3000000 {3 * usual_us} 3000000\n"
+                                 "arm keep none 0 0 0 0 0 9\n", encoding="ascii")
+            done = subprocess.run([sys.executable, "-c", KEEPS], env=environment, capture_output=True, text=True,
+                                  check=False, timeout=300)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout.split(), found)
+            self.assertIn("\narm keep none 1 ", self.file.read_text(encoding="ascii"))
 
     def test_a_child_of_a_fork_writes_nothing(self) -> None:
         self.assertEqual(run(f"learn:{self.file}", "1.0", "fork").stderr, "")
