@@ -63,16 +63,33 @@ def test_figures_are_relative_to_the_fixed_defaults() -> None:
 
 
 def test_a_tenth_in_time_or_mean_memory_counts_and_the_peak_does_not() -> None:
-    for frozen, better in (
-        (learned_run(90, 1000, 800), True),
-        (learned_run(91, 1000, 800), False),
-        (learned_run(100, 500, 800), False),
-        (learned_run(105, 1000, 720), True),
-        (learned_run(134, 1000, 400), False),  # it is paid for with time
-        (learned_run(50, 1000, 848), False),  # or with memory
+    for frozen, better, paid in (
+        (learned_run(90, 1000, 800), True, False),
+        (learned_run(91, 1000, 800), False, False),
+        (learned_run(100, 500, 800), False, False),
+        (learned_run(105, 1000, 720), True, False),
+        (learned_run(134, 1000, 400), True, True),
+        (learned_run(50, 1000, 848), True, True),
     ):
         workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=frozen)
         assert learning.is_better(workload) is better
+        assert (better and learning.is_paid_for(workload)) is paid
+
+
+def test_what_is_better_in_the_median_alone_is_chance() -> None:
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=learned_run(80, 1000, 800))
+    assert learning.is_better(workload)
+    workload["ways"]["frozen"][1] = learned_run(101, 1000, 800)
+    assert not learning.is_better(workload)
+
+
+def test_runs_too_short_to_be_a_measure_teach_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    assert learning.teaches_nothing(file)
+    file.write_text("hakmem-policy 1\nruns 1 5\nbase 0 0 0 0\n", encoding="utf-8")
+    assert learning.teaches_nothing(file)
+    file.write_text("hakmem-policy 1\nruns 2 9\nbase 1 500000 1 1\n", encoding="utf-8")
+    assert not learning.teaches_nothing(file)
 
 
 def test_times_are_compared_within_a_round() -> None:
@@ -80,8 +97,8 @@ def test_times_are_compared_within_a_round() -> None:
     workload["ways"]["fixed"][1] = learned_run(200, 1000, 800)
     workload["ways"]["live"][1] = learned_run(300, 1000, 800)
     workload["ways"]["frozen"][0] = learned_run(1, 1, 1, problem="killed")
-    assert learning.time_spread(workload, "live") == pytest.approx((1.0, 1.5))
-    assert learning.time_spread(workload, "frozen") == pytest.approx((0.5, 0.5))
+    assert learning.spread_of(workload, "live") == pytest.approx((1.0, 1.5))
+    assert learning.spread_of(workload, "frozen") == pytest.approx((0.5, 0.5))
 
 
 def test_the_verdict_takes_the_worst_of_all_and_leaves_failures_out() -> None:

@@ -13,7 +13,7 @@
 #include "telemetry/sites_internal.h"
 
 #define SAMPLE_BYTES ((int64_t)256 << 10)
-#define OFTEN_KIB (256u << 10) /* of the clock: with more, samples are further apart */
+#define OFTEN_KIB (512u << 10) /* of the clock: with more, samples are further apart */
 #define SAMPLES HAK_LIFETIME_SAMPLES
 #define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
 #define LIVE_OF_SITE 4u         /* at a time, of a site that little is known of */

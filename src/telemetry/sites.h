@@ -74,11 +74,11 @@ extern HAK_HIDDEN struct hak_lifetimes hak_lifetimes;
 /* From now on lifetimes are sampled, or no longer. What was learned stays. */
 void hak_sites_learn(bool on);
 /* One refill in so many is counted, for all of them: a prime, as programs repeat themselves. */
-#define HAK_SITES_TURN 29u
+#define HAK_SITES_TURN 7u
 /* Whether the refill that `heap` is about to do is counted. */
 static inline bool hak_sites_is_turn_owner(const struct hak_heap *heap)
 {
-    return ((hak_load_relaxed(&heap->stats.refills) ^ heap->watch_turn) & 31) == 0;
+    return ((hak_load_relaxed(&heap->stats.refills) ^ heap->watch_turn) & 15) == 0;
 }
 /* It is, with so many bytes. True when it is time to look at the block that it is done for. */
 bool hak_sites_count_refill(struct hak_heap *heap, size_t bytes);

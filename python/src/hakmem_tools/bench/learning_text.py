@@ -23,7 +23,7 @@ from hakmem_tools.bench.learning import (
     Result,
     is_better,
     seconds_of,
-    time_spread,
+    spread_of,
 )
 
 GENERATED = (
@@ -40,9 +40,9 @@ def times_of(workload: dict[str, Any], way: str) -> str:
     return f"{median:.2f} s ({min(times):.2f} to {max(times):.2f})"
 
 
-def spread_of(workload: dict[str, Any], way: str) -> str:
+def times_spread(workload: dict[str, Any], way: str) -> str:
     """Relative to fixed in the same round."""
-    found = time_spread(workload, way)
+    found = spread_of(workload, way)
     return f"{found[0]:.2f} to {found[1]:.2f}" if found else ""
 
 
@@ -63,7 +63,7 @@ def rows_of(workload: dict[str, Any]) -> list[list[str]]:
                 f"{figures['peak_kb'] / 1024:.1f} MiB",
                 f"{figures['mean_kb'] / 1024:.1f} MiB",
                 *(f"{ratios[key]:.3f}" if key in ratios else "" for key in KEYS),
-                spread_of(workload, way) if way != WAYS[0] else "",
+                times_spread(workload, way) if way != WAYS[0] else "",
             ]
         )
     return rows
@@ -110,11 +110,12 @@ def verdict_lines(result: Result) -> list[str]:
             f"{found['live_time_worst']:.3f}, peak RSS {found['live_peak_worst']:.3f}, mean RSS "
             f"{found['live_mean_worst']:.3f}"
         )
-    better = found["frozen_better"]
+    better, paid = found["frozen_better"], found.get("frozen_paid_for", [])
     lines.append(
-        f"frozen at least {1 - BETTER:.0%} better in time or mean RSS, and at most "
-        f"{WORSE - 1:.0%} worse in the other: {len(better)} of {found['workloads']}"
+        f"frozen at least {1 - BETTER:.0%} better in time or mean RSS, and better in each round: "
+        f"{len(better)} of {found['workloads']}"
         + (f" ({', '.join(better)})" if better else "")
+        + (f"; for more than {WORSE - 1:.0%} of the other: {', '.join(paid)}" if paid else "")
     )
     ends = found["survivors_end_ratio"]
     if ends:
