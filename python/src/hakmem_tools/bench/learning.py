@@ -51,7 +51,7 @@ OURS = (
         "cache_server",
         "memory",
         "cache_server 200000 160000",
-        "40000 32000",
+        "40000 9000",
         "a server fills a cache of 38 MB out of ten times as many parsed tokens, then serves",
     ),
     ours(
@@ -65,7 +65,7 @@ OURS = (
         "idle_threads",
         "threads",
         "idle_threads 8 12 80",
-        "4 9 40",
+        "4 9 20",
         "threads that work in bursts, keep a few sessions and rest",
     ),
     ours(
