@@ -343,7 +343,7 @@ def is_better(workload: dict[str, Any]) -> bool:
 def is_paid_for(workload: dict[str, Any]) -> bool:
     """It is more than 5% worse in the other."""
     frozen = workload["ratios"].get("frozen", {})
-    return max(frozen.get("cpu_s", 1.0), frozen.get("mean_kb", 1.0)) > WORSE
+    return bool(max(frozen.get("cpu_s", 1.0), frozen.get("mean_kb", 1.0)) > WORSE)
 
 
 def mean_of(run: dict[str, Any]) -> float:
