@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import make_run
-from hakmem_tools.bench import learning, learning_text
+from hakmem_tools.bench import learning, learning_cost, learning_text
 
 
 def learned_run(cpu_ms: int, peak: int, mean: int, **more: Any) -> dict[str, Any]:
@@ -63,16 +63,33 @@ def test_figures_are_relative_to_the_fixed_defaults() -> None:
 
 
 def test_a_tenth_in_time_or_mean_memory_counts_and_the_peak_does_not() -> None:
-    for frozen, better in (
-        (learned_run(90, 1000, 800), True),
-        (learned_run(91, 1000, 800), False),
-        (learned_run(100, 500, 800), False),
-        (learned_run(105, 1000, 720), True),
-        (learned_run(134, 1000, 400), False),  # it is paid for with time
-        (learned_run(50, 1000, 848), False),  # or with memory
+    for frozen, better, paid in (
+        (learned_run(90, 1000, 800), True, False),
+        (learned_run(91, 1000, 800), False, False),
+        (learned_run(100, 500, 800), False, False),
+        (learned_run(105, 1000, 720), True, False),
+        (learned_run(134, 1000, 400), True, True),
+        (learned_run(50, 1000, 848), True, True),
     ):
         workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=frozen)
         assert learning.is_better(workload) is better
+        assert (better and learning.is_paid_for(workload)) is paid
+
+
+def test_what_is_better_in_the_median_alone_is_chance() -> None:
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=learned_run(80, 1000, 800))
+    assert learning.is_better(workload)
+    workload["ways"]["frozen"][1] = learned_run(101, 1000, 800)
+    assert not learning.is_better(workload)
+
+
+def test_runs_too_short_to_be_a_measure_teach_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    assert learning.teaches_nothing(file)
+    file.write_text("hakmem-policy 1\nruns 1 5\nbase 0 0 0 0\n", encoding="utf-8")
+    assert learning.teaches_nothing(file)
+    file.write_text("hakmem-policy 1\nruns 2 9\nbase 1 500000 1 1\n", encoding="utf-8")
+    assert not learning.teaches_nothing(file)
 
 
 def test_times_are_compared_within_a_round() -> None:
@@ -80,8 +97,8 @@ def test_times_are_compared_within_a_round() -> None:
     workload["ways"]["fixed"][1] = learned_run(200, 1000, 800)
     workload["ways"]["live"][1] = learned_run(300, 1000, 800)
     workload["ways"]["frozen"][0] = learned_run(1, 1, 1, problem="killed")
-    assert learning.time_spread(workload, "live") == pytest.approx((1.0, 1.5))
-    assert learning.time_spread(workload, "frozen") == pytest.approx((0.5, 0.5))
+    assert learning.spread_of(workload, "live") == pytest.approx((1.0, 1.5))
+    assert learning.spread_of(workload, "frozen") == pytest.approx((0.5, 0.5))
 
 
 def test_the_verdict_takes_the_worst_of_all_and_leaves_failures_out() -> None:
@@ -119,6 +136,90 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
     assert "1 of 1 (a)" in text
     assert "site 0a+1 64 long 9" in text
     assert text.rstrip().endswith("## What was left out")
+
+
+def with_cost(workload: dict[str, Any], live: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """The workload with pairs in which fixed is always the same."""
+    counts = {"fixed": {"all": 200_000_000}, "live": {"all": 201_000_000}, "quick": True}
+    workload["cost"] = {
+        "instructions": counts,
+        "calls": {"fixed": {"all": 50}, "live": {"all": 80}},
+        "pairs": {"fixed": [FIXED] * len(live), "live": live},
+        **more,
+    }
+    workload["cost"]["figures"] = learning_cost.figures(workload["cost"])
+    return workload
+
+
+def test_what_live_costs_is_an_interval_over_pairs() -> None:
+    live = [learned_run(cpu, 1000, 800) for cpu in (90, 95, 100, 105, 140)]
+    figures = learning_cost.figures(
+        with_cost(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED), live)["cost"]
+    )
+    assert figures["time"]["ratio"] == 1.0
+    assert 0.9 <= figures["time"]["low"] < 1.0 < figures["time"]["high"] <= 1.4
+    assert figures["mean"] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    assert figures["instructions"] == 1.005
+
+
+def test_a_pair_of_which_one_failed_does_not_count() -> None:
+    live = [learned_run(100, 1000, 800), learned_run(1, 1, 1, problem="killed")]
+    workload = with_cost(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED), live)
+    assert workload["cost"]["figures"]["time"] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    failed = [learned_run(1, 1, 1, problem="killed")]
+    no_count = {"fixed": {"problem": "no"}, "live": {"all": 5}, "quick": True}
+    figures = with_cost(workload, failed, instructions=no_count)["cost"]["figures"]
+    assert figures["time"] is None
+    assert figures["instructions"] is None
+
+
+def test_only_an_interval_as_a_whole_above_the_limit_says_no() -> None:
+    def named(name: str, *cpu: int) -> dict[str, Any]:
+        workload = make_workload(name, fixed=FIXED, live=FIXED, frozen=FIXED)
+        return with_cost(workload, [learned_run(c, 1000, 800) for c in cpu])
+
+    result = make_result(
+        named("fine", 99, 100, 100), named("unclear", 90, 102, 110), named("dear", 103, 104, 105)
+    )
+    cost = result["verdict"]["cost"]
+    assert (cost["time_below"], cost["time_above"]) == (["fine"], ["dear"])
+    assert cost["time_worst"] == 1.04
+    said = "\n".join(learning_text.verdict_lines(result))
+    assert "instructions relative to fixed: at most 1.0050" in said
+    assert "processor time: the interval lies below 1.01 in 1 of 3, above it in 1 (dear)" in said
+
+
+def test_each_comes_first_and_after_each_other() -> None:
+    seen: list[str] = []
+
+    def run(side: str, pair: int) -> dict[str, Any]:
+        seen.append(f"{side}{pair}")
+        return FIXED
+
+    learning_cost.pairs(run, 2)
+    assert seen == ["fixed0", "live0", "live1", "fixed1"]
+    assert {learning.turns(number)[0] for number in range(3)} == set(learning.WAYS)
+
+
+def test_a_program_that_executes_little_is_counted_with_its_own_arguments() -> None:
+    def count(side: str, quick: bool) -> dict[str, Any]:
+        return {"all": 1000 if quick else 2000}
+
+    assert learning_cost.instructions(count, small=False)["live"] == {"all": 2000}
+    assert learning_cost.instructions(count, small=True)["live"] == {"all": 1000}
+    many = learning_cost.instructions(lambda side, quick: {"all": 10**9}, small=False)
+    assert many["quick"]
+
+
+def test_the_page_has_what_live_costs(tmp_path: Path) -> None:
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED)
+    result = make_result(with_cost(workload, [FIXED] * 3))
+    text = learning_text.page(result, "")
+    assert "## What learning live costs" in text
+    assert "| a | 200,000,000 | 1.0050 | 50 to 80 |" in text
+    assert "1.000 (1.000 to 1.000)" in text
+    without = make_result(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED))
+    assert "What learning live costs" not in learning_text.page(without, "")
 
 
 @pytest.mark.usefixtures("built")

@@ -145,6 +145,7 @@ struct hak_heap {
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
     int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes;
+    uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
     uint32_t outbox_bytes; /* owner, as the outbox itself */
     struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
     struct hak_heap_stats stats;

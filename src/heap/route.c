@@ -67,22 +67,23 @@ struct request {
     uintptr_t site;
 };
 
-/* A bin is refilled, and call sites are learned: a block whose end will be seen, now and then. */
-static HAK_NOINLINE void *route_try_sample(struct hak_heap *heap, unsigned cls,
-                                           const struct request *r, bool *zero)
+/* A refill that is counted; now and then a block whose end will be seen, instead of it. */
+static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const struct request *r,
+                                      bool *zero)
 {
+    void *p = NULL;
     size_t bytes = (size_t)heap->classes[cls].batch * hak_class(cls)->size_bytes;
-    return hak_sites_refilled(heap, bytes) ? hak_site_try_sample(r->site, r->bytes, r->align, zero)
-                                           : NULL;
+    if (hak_sites_count_refill(heap, bytes))
+        p = hak_site_try_sample(r->site, r->bytes, r->align, zero);
+    return p != NULL ? p : hak_heap_refill(heap, cls, zero);
 }
 
 /* A block of a class whose bin has none. */
 static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
 {
-    void *p = NULL;
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)))
-        p = route_try_sample(heap, cls, r, zero);
-    return p != NULL ? p : hak_heap_refill(heap, cls, zero);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && hak_sites_is_turn_owner(heap))
+        return route_watch(heap, cls, r, zero);
+    return hak_heap_refill(heap, cls, zero);
 }
 
 /* A block of a watched class: from the heap of its site's group. */

@@ -31,7 +31,8 @@ static struct {
 
 /* --- knobs --- */
 
-/* An arm that is not the default. Defaults are left as they are: options have set some of them. */
+/* An arm that is not the default, or the default once more. At the start defaults are left as they
+ * are: options have set some of them. */
 static void apply_arm(enum hak_knob knob, uint64_t value)
 {
     switch (knob) {
@@ -169,11 +170,15 @@ static void policy_tick_locked(uint64_t now_ns)
 {
     struct hak_policy_snapshot s;
     unsigned before = policy.state.give_back;
+    unsigned tried = policy.state.tried_knob;
+    unsigned arm_before = policy.state.arm[tried];
     snapshot_take(&s, now_ns);
     snapshot_trace(&s);
     policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
     struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
     hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
+    if (policy.state.arm[tried] != arm_before) /* it cost too much */
+        apply_arm(tried, knobs.value[tried]);
     if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
         hak_pool_trim();
         hak_cache_purge();

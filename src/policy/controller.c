@@ -28,7 +28,7 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
 #define KEPT_SHARE 20u /* of what is resident */
 #define MANY_SLOTS HAK_SLOTS
 
-static const char *const rule_names[] = {"loaded", "try", "hint", "near", "stall", "far"};
+static const char *const rule_names[] = {"loaded", "try", "hint", "near", "stall", "far", "ended"};
 static const char *const counter_names[HAK_COUNTERS] = {
     "reward",          "plays",       "percent", "stalled_us", "mapped_superslabs", "faults",
     "regretted_slots", "huge_blocks", "heaps",   "kept_bytes", "spare_bytes",       "purged_bytes"};
@@ -99,6 +99,10 @@ struct hak_knobs hak_policy_knobs(const struct hak_policy_state *state)
 
 /* --- the control group --- */
 
+/* A group that is short of memory stalls now and then, not all the time: kept memory is not to come
+ * and go with it. */
+#define CALM_TICKS 8u
+
 static unsigned group_level(unsigned now, uint64_t percent, bool stalled)
 {
     if (stalled || percent >= 90 || (now == HAK_GIVE_BACK_ALL && percent >= 85))
@@ -117,7 +121,11 @@ static void policy_group(struct hak_policy_state *s, const struct hak_policy_sna
         n->group_stalled_us - hak_min(n->group_stalled_us, s->last.group_stalled_us);
     bool stalled = s->ticks > 1 && n->group_max_bytes != 0 && stalled_us >= elapsed_ns / 1000 / 10;
     unsigned level = group_level(s->give_back, percent, stalled && elapsed_ns != 0);
-    if (level == s->give_back)
+    if (stalled)
+        s->calm_ticks = CALM_TICKS;
+    else if (s->calm_ticks != 0)
+        s->calm_ticks--;
+    if (level == s->give_back || (level < s->give_back && s->calm_ticks != 0))
         return;
     if (level < s->give_back)
         policy_note(s, HAK_KNOB_GIVE_BACK, HAK_RULE_FAR, HAK_COUNTER_PERCENT, percent, s->give_back,
@@ -250,6 +258,26 @@ void hak_policy_end(struct hak_policy_state *s, const struct hak_policy_snapshot
     }
 }
 
+/* An arm may be a bad one, and is not to ruin the run that finds that out. The run counts for the
+ * arm as it is: with so much it is tried no more. Not in a program that has just begun: its memory
+ * is small then, and so is the default's processor time. */
+#define TRIED_TIME_MOST (HAK_PPM * 5 / 4)
+#define TRIED_MEMORY_MOST (HAK_PPM * 3 / 2)
+
+static void policy_guard(struct hak_policy_state *s, const struct hak_policy_snapshot *now)
+{
+    const struct hak_evidence *b = &s->before;
+    if (s->tried_arm == 0 || s->arm[s->tried_knob] != s->tried_arm || b->base_plays == 0)
+        return;
+    uint64_t time = policy_time_ratio(b, now->cpu_ns / 1000);
+    uint64_t us = hak_max(s->watched_ns / 1000, 1);
+    bool long_enough = us >= b->base_us / b->base_plays / 2;
+    uint64_t memory = long_enough ? policy_memory_ratio(b, s->kib_us / us) : 0;
+    if (time > TRIED_TIME_MOST || memory > TRIED_MEMORY_MOST)
+        policy_set(s, s->tried_knob, 0, HAK_RULE_ENDED, HAK_COUNTER_PERCENT,
+                   hak_max(time, memory) / (HAK_PPM / 100));
+}
+
 struct hak_knobs hak_policy_step(struct hak_policy_state *state,
                                  const struct hak_policy_snapshot *now)
 {
@@ -258,6 +286,7 @@ struct hak_knobs hak_policy_step(struct hak_policy_state *state,
     policy_group(state, now, elapsed_ns);
     if (state->mode >= HAK_POLICY_LEARN) {
         hak_policy_look(state, now->now_ns, now->resident_bytes);
+        policy_guard(state, now);
         if (state->ticks > 1)
             policy_watch(state, now);
     }

@@ -143,6 +143,8 @@ enum hak_policy_rule {
     HAK_RULE_NEAR,   /* the control group's limit is near; the counter is its use in per cent */
     HAK_RULE_STALL,  /* tasks of the group wait for memory */
     HAK_RULE_FAR,    /* and again far enough */
+    HAK_RULE_ENDED,  /* what this run tries costs too much: the default again; the counter is how
+                      * much of the default's, in per cent */
 };
 
 enum hak_policy_counter {
@@ -175,6 +177,7 @@ struct hak_policy_state {
     bool fixed[HAK_KNOBS];         /* by an option of the user's: left alone */
     uint8_t tried_knob, tried_arm; /* of this run; arm 0: it is a run with the defaults */
     uint8_t give_back;
+    uint8_t calm_ticks; /* that must still pass without a stall before less is given back */
     struct hak_evidence before, learned; /* from the file; in this run */
     struct hak_policy_snapshot last;
     uint64_t ticks;

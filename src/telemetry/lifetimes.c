@@ -13,7 +13,7 @@
 #include "telemetry/sites_internal.h"
 
 #define SAMPLE_BYTES ((int64_t)256 << 10)
-#define SAMPLES_BEFORE_FEWER 4096u /* then half as many, and so on */
+#define OFTEN_KIB (512u << 10) /* of the clock: with more, samples are further apart */
 #define SAMPLES HAK_LIFETIME_SAMPLES
 #define SAMPLE_MOST_BYTES 4096u /* of larger blocks few share a slab */
 #define LIVE_OF_SITE 4u         /* at a time, of a site that little is known of */
@@ -32,22 +32,24 @@ void hak_sites_learn(bool on)
     hak_store_relaxed(&hak_sites_learning, on);
 }
 
+/* Twice as far apart for four times as much: what a run pays grows with the root of its length. */
 static int64_t sample_distance(void)
 {
-    uint32_t taken = hak_load_relaxed(&hak_lifetimes.taken) / SAMPLES_BEFORE_FEWER;
-    return SAMPLE_BYTES << (taken == 0 ? 0 : hak_min(hak_log2_floor(taken) + 1, 12));
+    uint32_t passed = hak_load_relaxed(&hak_lifetimes.clock_kib) / OFTEN_KIB;
+    return SAMPLE_BYTES << (passed == 0 ? 0 : hak_log2_floor(passed) / 2 + 1);
 }
 
-bool hak_sites_refilled(struct hak_heap *heap, size_t bytes)
+bool hak_sites_count_refill(struct hak_heap *heap, size_t bytes)
 {
-    heap->unwatched_bytes -= (int64_t)bytes;
+    heap->watch_turn = (uint8_t)(hak_load_relaxed(&heap->stats.refills) + HAK_SITES_TURN);
+    heap->unwatched_bytes -= (int64_t)(bytes * HAK_SITES_TURN);
     if (heap->unwatched_bytes > 0)
         return false;
     int64_t distance = sample_distance();
+    if (distance < -heap->unwatched_bytes) /* what is counted may be more: that much time passed */
+        distance = -heap->unwatched_bytes;
     hak_add_relaxed(&hak_lifetimes.clock_kib, (uint32_t)(distance >> 10));
     heap->unwatched_bytes += distance;
-    if (heap->unwatched_bytes <= 0) /* one refill may be more than the distance */
-        heap->unwatched_bytes = distance;
     return true;
 }
 

@@ -73,9 +73,15 @@ extern HAK_HIDDEN struct hak_lifetimes hak_lifetimes;
 
 /* From now on lifetimes are sampled, or no longer. What was learned stays. */
 void hak_sites_learn(bool on);
-/* A bin of `heap` has been refilled with blocks of so many bytes. True when it is time to look at
- * the next block that one is refilled for. */
-bool hak_sites_refilled(struct hak_heap *heap, size_t bytes);
+/* One refill in so many is counted, for all of them: a prime, as programs repeat themselves. */
+#define HAK_SITES_TURN 7u
+/* Whether the refill that `heap` is about to do is counted. */
+static inline bool hak_sites_is_turn_owner(const struct hak_heap *heap)
+{
+    return ((hak_load_relaxed(&heap->stats.refills) ^ heap->watch_turn) & 15) == 0;
+}
+/* It is, with so many bytes. True when it is time to look at the block that it is done for. */
+bool hak_sites_count_refill(struct hak_heap *heap, size_t bytes);
 /* A large block in the place of one of `bytes` bytes, whose end will be seen; NULL: not this one.
  */
 void *hak_site_try_sample(uintptr_t address, size_t bytes, size_t align_bytes, bool *zero);

@@ -10,19 +10,22 @@
 #include <string.h>
 
 unsigned __wrap_hak_site_rule_group(uintptr_t address);
-bool __wrap_hak_sites_refilled(struct hak_heap *heap, size_t bytes);
-bool __real_hak_sites_refilled(struct hak_heap *heap, size_t bytes);
+bool __wrap_hak_sites_count_refill(struct hak_heap *heap, size_t bytes);
+bool __real_hak_sites_count_refill(struct hak_heap *heap, size_t bytes);
 
 unsigned __wrap_hak_site_rule_group(uintptr_t address)
 {
     return (unsigned)((address >> 2) % HAK_GROUPS);
 }
 
-bool __wrap_hak_sites_refilled(struct hak_heap *heap, size_t bytes)
+bool __wrap_hak_sites_count_refill(struct hak_heap *heap, size_t bytes)
 {
     static _Atomic(unsigned) count;
-    __real_hak_sites_refilled(heap, bytes);
-    return hak_add_relaxed(&count, 1u) % 3 == 0;
+    __real_hak_sites_count_refill(heap, bytes);
+    bool samples = hak_add_relaxed(&count, 1u) % 3 == 0;
+    /* The next one is this one's again, or the one after. */
+    heap->watch_turn = (uint8_t)(hak_load_relaxed(&heap->stats.refills) + !samples);
+    return samples;
 }
 
 __attribute__((constructor)) static void forced_begin(void)

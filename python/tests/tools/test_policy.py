@@ -72,6 +72,18 @@ def test_merging_is_associative_and_commutative(a: Policy, b: Policy, c: Policy)
     assert model.write(merge([a, b])) == model.write(merge([b, a]))
 
 
+@given(policies, policies, policies)
+def test_it_stays_so_where_there_are_more_rules_than_the_library_takes(
+    a: Policy, b: Policy, c: Policy
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "SITES_MOST", 2)
+        merge = model.merge
+        one = merge([merge([a, b]), c])
+        assert one.sites == merge([a, merge([b, c])]).sites == merge([a, b, c]).sites
+        assert len(one.sites) <= 2
+
+
 def replay(path: Path) -> tuple[dict[str, str], str]:
     """What the library's own code makes of a policy: the arms that it loads, and the file again."""
     command = [REPLAY, "frozen", os.devnull, path]
@@ -164,6 +176,12 @@ def test_diff_and_merge_and_check(tmp_path: Path) -> None:
     checked = command("check", good, tmp_path / "none", tmp_path / "absent")
     assert checked.returncode == 1
     assert len(checked.stderr.splitlines()) == 2
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    done = command("check", "/dev/zero")
+    assert done.returncode == 1
+    assert "larger than 65536 bytes" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("words", [["show", "/nowhere/at/all"], ["merge"], ["sow", "x"], ["show"]])

@@ -61,9 +61,29 @@ static void tasks_that_wait_for_memory_are_a_limit_that_is_reached(void **state)
     now.now_ns += TICK;
     now.group_stalled_us += TICK / 1000 / 5;
     assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_ALL);
-    now.now_ns += TICK;
-    now.group_stalled_us += TICK / 1000 / 50;
-    assert_int_equal(hak_policy_step(&s, &now).give_back, HAK_GIVE_BACK_NONE);
+    for (unsigned tick = 1; tick <= 8; tick++) { /* and is so for a second more */
+        assert_int_equal(s.give_back, HAK_GIVE_BACK_ALL);
+        now.now_ns += TICK;
+        now.group_stalled_us += TICK / 1000 / 50;
+        hak_policy_step(&s, &now);
+    }
+    assert_int_equal(s.give_back, HAK_GIVE_BACK_NONE);
+}
+
+static void tasks_that_wait_now_and_then_do_not_make_the_knob_swing(void **state)
+{
+    (void)state;
+    struct unit_random r = {5};
+    uint64_t stalled_us = 0;
+    hak_policy_init(&s, HAK_POLICY_FIXED, &nothing, free_knobs);
+    for (uint64_t tick = 1; tick <= 1000; tick++) {
+        struct hak_policy_snapshot now = group_at(tick, 10);
+        stalled_us += tick % 6 == 0 ? TICK / 1000 : unit_below(&r, TICK / 1000 / 20);
+        now.group_stalled_us = stalled_us;
+        hak_policy_step(&s, &now);
+    }
+    assert_int_equal(s.decided, 1);
+    assert_int_equal(s.give_back, HAK_GIVE_BACK_ALL);
 }
 
 static void without_a_limit_nothing_is_given_back(void **state)
@@ -164,6 +184,49 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 195000, 205000);
 }
 
+/* The tick at which the arm was given up, 0: never. */
+static unsigned given_up(uint64_t cpu_percent, uint64_t mib)
+{
+    static struct hak_evidence e;
+    e = (struct hak_evidence){
+        .base_plays = 3, .base_us = 300 * TICK / 1000, .base_cpu_us = 300 * TICK / 1000};
+    e.base_kib = UINT64_C(3) * 64 << 10;
+    e.arm[HAK_KNOB_KEEP][2].hints = 1;
+    hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+    assert_int_equal(s.arm[HAK_KNOB_KEEP], 2);
+    for (unsigned tick = 1; tick <= 100; tick++) {
+        struct hak_policy_snapshot now = run_at(tick, cpu_percent, mib);
+        if (hak_policy_step(&s, &now).value[HAK_KNOB_KEEP] == 25)
+            return tick;
+    }
+    return 0;
+}
+
+static void an_arm_that_costs_too_much_is_given_up_and_not_tried_again(void **state)
+{
+    (void)state;
+    char buffer[16384];
+    struct hak_text text;
+    unsigned knob;
+    unsigned arm;
+    assert_int_equal(given_up(124, 95), 0);
+    assert_in_range(given_up(200, 64), 62, 63); /* with 125% of what the defaults take in all */
+    assert_in_range(given_up(100, 97), 51, 52); /* memory is judged when half of the time is over */
+    hak_text_begin(&text, buffer, sizeof buffer);
+    hak_policy_explain(&s, &text, "", "\n", "");
+    assert_non_null(strstr(buffer, "keep 100 -> 25, rule ended, percent 151\n"));
+    struct hak_policy_snapshot last = run_at(101, 100, 97);
+    hak_policy_end(&s, &last);
+    assert_int_equal(s.learned.arm[HAK_KNOB_KEEP][2].plays, 1);
+    static struct hak_evidence after;
+    after = s.before;
+    hak_evidence_add(&after, &s.learned);
+    for (unsigned k = 0; k < HAK_KNOBS; k++) /* hints of this run are for others */
+        for (unsigned a = 1; a < HAK_ARMS; a++)
+            after.arm[k][a].hints = k == HAK_KNOB_KEEP && a == 2;
+    assert_false(hak_bandit_pick(&after, free_knobs, &knob, &arm));
+}
+
 static void a_run_of_a_moment_teaches_nothing(void **state)
 {
     (void)state;
@@ -199,9 +262,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(near_its_limit_the_group_gets_memory_back_in_two_steps),
     cmocka_unit_test(a_group_that_swings_about_a_threshold_does_not_make_the_knob_swing),
     cmocka_unit_test(tasks_that_wait_for_memory_are_a_limit_that_is_reached),
+    cmocka_unit_test(tasks_that_wait_now_and_then_do_not_make_the_knob_swing),
     cmocka_unit_test(without_a_limit_nothing_is_given_back),
     cmocka_unit_test(frozen_and_learning_use_what_is_known_and_never_change_it),
     cmocka_unit_test(runs_with_the_defaults_are_the_measure_of_those_that_try),
+    cmocka_unit_test(an_arm_that_costs_too_much_is_given_up_and_not_tried_again),
     cmocka_unit_test(a_run_of_a_moment_teaches_nothing),
     cmocka_unit_test(every_decision_is_explained_and_the_last_ones_are_kept),
 };

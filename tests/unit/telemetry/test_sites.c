@@ -97,8 +97,8 @@ static void release(void *p)
 
 static void pass_kib(struct hak_heap *heap, size_t kib)
 {
-    for (size_t i = 0; i < kib; i += 16)
-        hak_sites_refilled(heap, 16 * KIB);
+    for (size_t i = 0; i < kib; i += 16 * HAK_SITES_TURN)
+        hak_sites_count_refill(heap, 16 * KIB);
 }
 
 static void a_sample_is_a_block_whose_life_is_counted(void **state)
@@ -168,9 +168,30 @@ static void it_is_time_now_and_then(void **state)
     (void)state;
     struct hak_heap *heap = start();
     unsigned times = 0;
-    for (unsigned i = 0; i < 1024; i++)
-        times += hak_sites_refilled(heap, 64 * KIB); /* 64 MiB */
-    CHECK(times >= 64 && times <= 512, "%u", times);
+    unsigned turns = 0;
+    for (unsigned i = 0; i < 16384; i++) { /* 64 MiB */
+        bool is_turn = hak_sites_is_turn_owner(heap);
+        turns += is_turn;
+        times += is_turn && hak_sites_count_refill(heap, 4 * KIB);
+        hak_count_owner(&heap->stats.refills, 1u);
+    }
+    assert_in_range(turns, 16384 / HAK_SITES_TURN, 16384 / HAK_SITES_TURN + 1);
+    CHECK(times >= 240 && times <= 270, "%u", times); /* each 256 KiB */
+}
+
+static void it_is_time_less_often_in_a_program_that_runs_on(void **state)
+{
+    (void)state;
+    struct hak_heap *heap = start();
+    unsigned times = 0;
+    unsigned before = 0;
+    for (unsigned gib = 1; gib <= 64; gib *= 4) { /* four times as much, twice as often */
+        for (; hak_load_relaxed(&hak_lifetimes.clock_kib) < gib << 20;)
+            times += hak_sites_count_refill(heap, 4 * KIB);
+        CHECK(times >= 2000 && times <= (before == 0 ? 3500 : before * 5 / 2), "%u, %u", times,
+              before);
+        before = times;
+    }
 }
 
 /* --- what is made of them --- */
@@ -308,6 +329,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(few_samples_of_a_site_are_alive),
     cmocka_unit_test(samples_are_few_for_what_is_in_use),
     cmocka_unit_test(it_is_time_now_and_then),
+    cmocka_unit_test(it_is_time_less_often_in_a_program_that_runs_on),
     cmocka_unit_test(sites_that_live_longer_become_rules),
     cmocka_unit_test(evidence_is_told_once),
     cmocka_unit_test(sites_that_live_alike_make_no_rules),

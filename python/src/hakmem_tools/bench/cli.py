@@ -256,9 +256,12 @@ def learn(
     tries: Annotated[
         int, typer.Option(min=0, help="Short runs before, in each of which one knob is tried.")
     ] = 0,
-    callgrind: Annotated[
-        bool, typer.Option("--callgrind", help="Also count instructions; takes many minutes.")
-    ] = False,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Short runs, fixed and live in turns; also counts instructions and calls."
+        ),
+    ] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
     ] = None,
@@ -278,7 +281,7 @@ def learn(
         tries=tries,
         command=command_to_repeat(),
         seconds=timeout,
-        callgrind=callgrind,
+        pairs=pairs,
     )
     folder = output_folder(output, where.results)
     result = learning.run(

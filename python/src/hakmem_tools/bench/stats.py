@@ -83,3 +83,16 @@ def bootstrap_ratio(
         for _ in range(samples)
     )
     return ratios[int(0.025 * samples)], ratios[int(0.975 * samples) - 1]
+
+
+def bootstrap_pairs(
+    old: Sequence[float], new: Sequence[float], samples: int = 2000, seed: int = 1
+) -> tuple[float, float]:
+    """The same where old[i] and new[i] were measured one after the other: drawn together."""
+    dice = random.Random(seed)
+    ratios = []
+    for _ in range(samples):
+        drawn = dice.choices(range(len(old)), k=len(old))
+        ratios.append(median([new[i] for i in drawn]) / median([old[i] for i in drawn]))
+    ratios.sort()
+    return ratios[int(0.025 * samples)], ratios[int(0.975 * samples) - 1]

@@ -198,7 +198,8 @@ def parse(text: str, name: str) -> Policy:
 def read(path: Path) -> Policy:
     """The policy in a file."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(SIZE_MOST)  # it may have no end, as /dev/zero
     except OSError as error:
         raise ToolError(f"cannot read {path}: {error.strerror}") from None
     if len(data) >= SIZE_MOST:
@@ -223,14 +224,21 @@ def write(policy: Policy) -> str:
     return "\n".join(lines) + "\n"
 
 
+def merge_site(a: Site, b: Site) -> Site:
+    """Of two rules for a place the one with more evidence; where both have as much, what either says.
+
+    So what is left out of a merge, for there being enough with more, is missing in no later one.
+    """
+    if a.evidence != b.evidence:
+        return max(a, b, key=lambda site: site.evidence)
+    return Site(min(a.least, b.least), max(a.most, b.most), max(a.group, b.group), a.evidence)
+
+
 def merge_sites(policies: list[Policy]) -> dict[str, Site]:
-    """Of two rules for a place the one with more evidence; as many as the library takes."""
+    """The rules of all, those with most evidence: as many as the library takes."""
     total: dict[str, Site] = {}
     for place, site in (item for p in policies for item in p.sites.items()):
-        old = total.get(place, site)
-        better = max(old, site, key=lambda s: (s.evidence, s.group))
-        sizes = min(old.least, site.least), max(old.most, site.most)
-        total[place] = Site(*sizes, better.group, better.evidence)
+        total[place] = merge_site(total.get(place, site), site)
     first = sorted(total.items(), key=lambda item: (-item[1].evidence, item[0]))
     return dict(first[:SITES_MOST])
 
