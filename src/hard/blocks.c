@@ -27,7 +27,7 @@ HAK_ALWAYS_INLINE void blocks_write(char *p, _Atomic(uint32_t) *word, size_t byt
 static HAK_NOINLINE void *blocks_give(char *p, uint64_t kind, size_t bytes, uint32_t how)
 {
     const struct hak_class *c = hak_class((unsigned)kind / 2);
-    _Atomic(uint32_t) *word = hak_space_word(p);
+    _Atomic(uint32_t) *word = hard_word(c, p);
     uint32_t before = hak_load_relaxed(word);
     /* Memory fresh from the system is not touched before the program does it. */
     if ((before != 0 || !hak_slab_of_slot(hak_slot_of(p), c)->zero) &&
@@ -80,9 +80,10 @@ HAK_ALWAYS_INLINE void *blocks_malloc(size_t bytes, uint32_t how)
     char *p = hak_cache_pop(front, kind);
     if (HAK_UNLIKELY(p == NULL))
         return blocks_malloc_slow(bytes, how);
-    size_t block_bytes = blocks_class(kind)->size_bytes;
-    _Atomic(uint32_t) *word =
-        &hak_load_relaxed(&hak_space.words)[((uintptr_t)p - front->base) >> HAK_WORD_SHIFT];
+    const struct hak_class *c = blocks_class(kind);
+    size_t block_bytes = c->size_bytes;
+    struct hard_place_of_word at = hard_find_word(c, (uintptr_t)p - front->base);
+    _Atomic(uint32_t) *word = hak_space_word(at.slab_bytes, at.index);
     /* What is not as usual is found out there. */
     if (HAK_UNLIKELY(hak_load_relaxed(word) != HARD_FREED) ||
         HAK_UNLIKELY(!hard_is_zero(p, block_bytes)))
@@ -121,7 +122,7 @@ static HAK_COLD _Noreturn void blocks_refuse(const void *p, unsigned cls, uint32
                                              const struct hard_claim *claim)
 {
     const struct hak_class *c = hak_class(cls);
-    unsigned index = hak_block_checked_index(cls, p); /* a pointer into a block does not return */
+    unsigned index = hak_block_checked_index(cls, p);
     if (word & HARD_LIVE)
         hak_hard_mismatch(p, cls, word, word & HARD_SIZE_MASK, claim);
     if (index >= hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(p), c)->carved) || word == 0)
@@ -176,8 +177,9 @@ static HAK_NOINLINE void blocks_free_slow(void *p, struct hard_claim claim,
         return;
     }
     unsigned kind = entry & HAK_KIND_MASK;
-    uint32_t word = hak_exchange_relaxed(hak_space_word(p), HARD_FREED);
-    if (HAK_UNLIKELY(((word ^ claim.word) & claim.mask) || (uintptr_t)p % HAK_ALIGNMENT != 0))
+    hak_block_checked_index(kind / 2, p); /* a pointer into a block does not return */
+    uint32_t word = hak_exchange_relaxed(hard_word(hak_class(kind / 2), p), HARD_FREED);
+    if (HAK_UNLIKELY((word ^ claim.word) & claim.mask))
         blocks_refuse(p, kind / 2, word, &claim);
     blocks_bury_slow(p, kind, word & HARD_SIZE_MASK, HAK_KIND_CLOSED);
 }
@@ -195,19 +197,22 @@ static HAK_NOINLINE void blocks_free_plain_slow(void *p, hak_free_foreign *forei
 HAK_ALWAYS_INLINE bool blocks_try_free(void *p, uint32_t claim, uint32_t mask)
 {
     struct hak_front *front = hak_self;
-    /* A pointer that is not aligned is beyond all places: its last bits become the first. */
-    size_t place = hak_rotate_right64((uintptr_t)p - front->base, HAK_WORD_SHIFT);
-    size_t slot = place >> (HAK_SLOT_SHIFT - HAK_WORD_SHIFT);
+    size_t p_bytes = (uintptr_t)p - front->base;
+    size_t slot = p_bytes >> HAK_SLOT_SHIFT;
     if (HAK_UNLIKELY(slot >= front->slots))
         return false;
     uint64_t kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return false;
-    _Atomic(uint32_t) *at = &hak_load_relaxed(&hak_space.words)[place];
-    uint32_t word = hak_load_relaxed(at);
+    const struct hak_class *c = blocks_class(kind);
+    struct hard_place_of_word at = hard_find_word(c, p_bytes);
+    if (HAK_UNLIKELY(at.index >= c->blocks))
+        return false;
+    _Atomic(uint32_t) *place = hak_space_word(at.slab_bytes, at.index);
+    uint32_t word = hak_load_relaxed(place);
     if (HAK_UNLIKELY((word ^ claim) & mask))
         return false;
-    hak_store_relaxed(at, HARD_FREED);
+    hak_store_relaxed(place, HARD_FREED);
     size_t bytes = word & HARD_SIZE_MASK;
     struct hard_thread *t = hak_hard_self;
     if (HAK_UNLIKELY(bytes >= HARD_ZERO_INLINE_BYTES) || HAK_UNLIKELY(hak_load_relaxed(&t->busy)))
@@ -299,11 +304,12 @@ bool hak_hard_realloc(void *p, size_t size_bytes, void **out)
         return true;
     }
     unsigned cls = (entry & HAK_KIND_MASK) / 2;
-    _Atomic(uint32_t) *at = hak_space_word(p);
+    hak_block_checked_index(cls, p); /* a pointer into a block does not return */
+    _Atomic(uint32_t) *at = hard_word(hak_class(cls), p);
     uint32_t word = hak_load_relaxed(at);
     size_t have = word & HARD_SIZE_MASK;
     size_t block_bytes = hak_class(cls)->size_bytes;
-    if (((word ^ claim.word) & claim.mask) || (uintptr_t)p % HAK_ALIGNMENT != 0)
+    if ((word ^ claim.word) & claim.mask)
         blocks_refuse(p, cls, word, &claim);
     if (!hard_canary_holds(p, have, block_bytes))
         hak_hard_overflow(p, cls, have);
@@ -320,8 +326,13 @@ size_t hak_hard_usable_bytes(const void *p)
     uint32_t entry = hak_map_lookup(p);
     if (entry <= HAK_KIND_MASK)
         return entry == 0 ? 0 : hak_hard_large_usable_bytes(p, entry);
-    uint32_t word = hak_load_relaxed(hak_space_word(p));
-    return word & HARD_LIVE && (uintptr_t)p % HAK_ALIGNMENT == 0 ? word & HARD_SIZE_MASK : 0;
+    const struct hak_class *c = hak_class((entry & HAK_KIND_MASK) / 2);
+    struct hard_place_of_word at =
+        hard_find_word(c, (uintptr_t)p - hak_load_relaxed(&hak_space.base));
+    if (at.index >= c->blocks)
+        return 0;
+    uint32_t word = hak_load_relaxed(hak_space_word(at.slab_bytes, at.index));
+    return word & HARD_LIVE ? word & HARD_SIZE_MASK : 0;
 }
 
 void hak_hard_configure(const struct hak_hard_config *config)

@@ -33,6 +33,26 @@ struct hard_claim {
     size_t size_bytes;
 };
 
+/* Where a block's word is. `index` is more than any number of blocks when no block begins at p. */
+struct hard_place_of_word {
+    size_t slab_bytes, index;
+};
+
+HAK_ALWAYS_INLINE struct hard_place_of_word hard_find_word(const struct hak_class *c,
+                                                           size_t p_bytes)
+{
+    size_t offset = p_bytes & c->offset_mask;
+    return (struct hard_place_of_word){p_bytes - offset, hak_block_index(c, offset)};
+}
+
+/* The word of the block that begins at p. */
+static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void *p)
+{
+    struct hard_place_of_word at =
+        hard_find_word(c, (uintptr_t)p - hak_load_relaxed(&hak_space.base));
+    return hak_space_word(at.slab_bytes, at.index);
+}
+
 #define HARD_LARGE 0xFFu /* in the place of a class */
 #define HARD_LINES 4u
 #define HARD_PLACES 300u
