@@ -102,7 +102,7 @@ static void large_check(const char *range, const struct hak_note *note)
     if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
-        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
 }
 
@@ -110,10 +110,10 @@ static void large_check(const char *range, const struct hak_note *note)
 static void large_check_zeroed(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    if (hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
+    if (hak_hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
         return;
     if (note->front_bytes > HAK_PAGE_BYTES &&
-        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
     hak_hard_written_after_free(p, HARD_LARGE, large_end(note) - note->front_bytes);
 }
