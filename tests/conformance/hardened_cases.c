@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "conformance/support/sizes.h"
 #include "support/api.h"
@@ -309,6 +310,28 @@ static void warm_memory_of_changing_sizes_reads_as_zero(size_t size)
     }
 }
 
+/* Blocks of many sizes are made of what is kept, in which all pages are in memory: most of them
+ * take none from the system. */
+static void kept_ranges_serve_similar_sizes(size_t size)
+{
+    struct rusage before, after;
+    long pages = 0;
+    misuse_announce(NULL);
+    for (size_t i = 0; i < 300; i++) {
+        size_t bytes = size + i * 53093 % size;
+        if (i == 100)
+            getrusage(RUSAGE_SELF, &before);
+        if (i >= 100)
+            pages += (long)(bytes / 4096);
+        char *p = my_malloc(bytes);
+        memset(p, 0xff, bytes);
+        my_free(p);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    if (after.ru_minflt - before.ru_minflt > pages / 4)
+        _Exit(1);
+}
+
 static void nothing_is_left_after_shrinking(size_t size)
 {
     char *p = block(size);
@@ -454,6 +477,8 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(allocated_memory_reads_as_zero, 100000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 100000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 300000),
+    ANSWERS(kept_ranges_serve_similar_sizes, 300000),
+    ANSWERS(kept_ranges_serve_similar_sizes, 900000),
     ANSWERS(nothing_is_left_after_shrinking, 60),
     ANSWERS(nothing_is_left_after_shrinking, 1000),
     ANSWERS(nothing_is_left_after_shrinking, 60000),
