@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak faults fuzz programs model bench bench-quick bench-build lint format install clean help
+.PHONY: build run test quick soak soak-hardened faults fuzz programs model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -46,6 +46,9 @@ soak: ## stress for SOAK_MINUTES (60)
 	  $(call logged,building $$preset,soak-build-$$preset,cmake --build --preset $$preset); \
 	done
 	@tools/soak.sh
+
+soak-hardened: ## 10^9 operations of the stress under the hardened library (SOAK_HARDENED_OPS)
+	@SOAK_HARDENED_OPS=$${SOAK_HARDENED_OPS:-1000000000} $(MAKE) --no-print-directory soak
 
 faults: ## refuse each system call of the library, one by one, in five programs (about half an hour)
 	@tools/setup-test.sh
@@ -100,5 +103,5 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@echo 'make TARGET   (the default is build)'
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13 | sed 's/^/  /'
-	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, FUZZ_MINUTES, BENCH_ARGS, PROGRAMS_ARGS'
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15 | sed 's/^/  /'
+	@echo 'Variables: PREFIX (for install, /usr/local), DESTDIR, SOAK_MINUTES, SOAK_SEED, SOAK_HARDENED_OPS, FUZZ_MINUTES, BENCH_ARGS, PROGRAMS_ARGS'

@@ -2,13 +2,18 @@
 # The long form of the stress, stateful, fork and fault tests and of the scheduler: `make soak` calls it after a build of the release and
 # debug variants. SOAK_MINUTES (60) is shared among the cases, SOAK_SEED makes a run like an earlier one. Ends with a
 # summary (operations, drift of resident memory, idle memory) and "N passed, N failed"; the status is 0 only if nothing
-# failed. Logs: build/logs/soak-*.log.
+# failed. Logs: build/logs/soak-*.log. With SOAK_HARDENED_OPS (1000000000 for the promise of docs/hardened.md) it does
+# nothing but that many operations of the stress under the hardened library.
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 minutes=${SOAK_MINUTES:-60}
+[[ "${SOAK_HARDENED_OPS:-1}" =~ ^[1-9][0-9]*$ ]] || {
+    echo "soak: SOAK_HARDENED_OPS must be a whole number from 1, not '$SOAK_HARDENED_OPS'" >&2
+    exit 2
+}
 seed=${SOAK_SEED:-$(date +%s)}
 [[ "$minutes" =~ ^[1-9][0-9]*$ ]] || {
     echo "soak: SOAK_MINUTES must be a whole number from 1, not '$minutes'" >&2
@@ -59,6 +64,14 @@ soak() {
         failed=$((failed + 1))
     fi
 }
+
+# Four threads, blocks freed by other threads, each thread replaced ten times.
+if [[ -n "${SOAK_HARDENED_OPS:-}" ]]; then
+    soak hardened-operations "${hardened[@]}" "$plain" --threads 4 --ops $(((SOAK_HARDENED_OPS + 3) / 4)) --lives 10 \
+        --seed "$seed" --max-bytes 64m --sizes 8,16,24,33,64,100,200,500,1000
+    echo "$passed passed, $failed failed"
+    exit "$failed"
+fi
 
 echo "soak: $cases cases of $seconds seconds and 2 of $long, forks, threads; seed $seed"
 soak footprint env HAKMEM_BACKGROUND_THREAD=1 "${preload[@]}" "$plain" --threads 8 --footprint --lives 200 \

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hard/hard.h"
+#include "hard/zeros.h"
 
 /* --- a block's word; for large blocks `how` in its note, without the size --- */
 
@@ -33,6 +34,26 @@ struct hard_claim {
     size_t size_bytes;
 };
 
+/* Where a block's word is. `index` is more than any number of blocks when no block begins at p. */
+struct hard_place_of_word {
+    size_t slab_bytes, index;
+};
+
+HAK_ALWAYS_INLINE struct hard_place_of_word hard_find_word(const struct hak_class *c,
+                                                           size_t p_bytes)
+{
+    size_t offset = p_bytes & c->offset_mask;
+    return (struct hard_place_of_word){p_bytes - offset, hak_block_index(c, offset)};
+}
+
+/* The word of the block that begins at p. */
+static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void *p)
+{
+    struct hard_place_of_word at =
+        hard_find_word(c, (uintptr_t)p - hak_load_relaxed(&hak_space.base));
+    return hak_space_word(at.slab_bytes, at.index);
+}
+
 #define HARD_LARGE 0xFFu /* in the place of a class */
 #define HARD_LINES 4u
 #define HARD_PLACES 300u
@@ -53,13 +74,6 @@ extern HAK_HIDDEN struct hard {
 static inline uint64_t hard_canary(const void *p)
 {
     return __builtin_bswap64(((uintptr_t)p ^ hak_hard.secret[0]) * hak_hard.secret[1]) | 1;
-}
-
-static inline uint64_t hard_load(const void *at)
-{
-    uint64_t value;
-    __builtin_memcpy(&value, at, sizeof value);
-    return value;
 }
 
 /* A canary of which there is only room for a part ends where the block ends: the word that it is
@@ -96,86 +110,6 @@ static inline void hard_canary_put(char *p, size_t bytes, size_t block_bytes)
 HAK_ALWAYS_INLINE uint64_t hard_canary_wrong(const char *p, struct hard_place place)
 {
     return (hard_load(place.at) ^ hard_canary(p) << place.shift) >> place.shift;
-}
-
-/* --- zeros --- */
-
-typedef uint64_t hard_vector __attribute__((vector_size(16), may_alias));
-
-HAK_ALWAYS_INLINE hard_vector hard_vector_at(const char *p)
-{
-    return *(const hard_vector *)(const void *)p;
-}
-
-HAK_ALWAYS_INLINE bool hard_vector_is_zero(hard_vector v)
-{
-    return (v[0] | v[1]) == 0;
-}
-
-/* p and bytes are multiples of 16, bytes > 0. What is no multiple of 64 is looked at in part twice,
- * which takes fewer branches. */
-HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
-{
-    const char *last = p + bytes - 16;
-    if (bytes < 64)
-        return hard_vector_is_zero(hard_vector_at(p) | hard_vector_at(last) |
-                                   hard_vector_at(p + (bytes / 2 & ~(size_t)15)));
-    hard_vector any = hard_vector_at(last), also = hard_vector_at(last - 16);
-    any |= hard_vector_at(last - 32);
-    also |= hard_vector_at(last - 48);
-    for (last -= 48; p < last; p += 64) {
-        any |= hard_vector_at(p);
-        also |= hard_vector_at(p + 16);
-        any |= hard_vector_at(p + 32);
-        also |= hard_vector_at(p + 48);
-    }
-    return hard_vector_is_zero(any | also);
-}
-
-#define HARD_ZERO_INLINE_BYTES 512u /* beyond that a call of memset is worth it */
-
-HAK_ALWAYS_INLINE void hard_vector_clear(char *p)
-{
-    *(hard_vector *)(void *)p = (hard_vector){0, 0};
-}
-
-/* The same way. */
-HAK_ALWAYS_INLINE void hard_zero(char *p, size_t bytes)
-{
-    char *last = p + bytes - 16;
-    if (bytes < 64) {
-        hard_vector_clear(p);
-        hard_vector_clear(p + (bytes / 2 & ~(size_t)15));
-        hard_vector_clear(last);
-        return;
-    }
-    hard_vector_clear(last - 48);
-    hard_vector_clear(last - 32);
-    hard_vector_clear(last - 16);
-    hard_vector_clear(last);
-    for (last -= 48; p < last; p += 64) {
-        HAK_OPAQUE(p); /* or the compiler makes a call of memset of it */
-        hard_vector_clear(p);
-        hard_vector_clear(p + 16);
-        hard_vector_clear(p + 32);
-        hard_vector_clear(p + 48);
-    }
-}
-
-/* All from `at` to `end` is zero, the first 8 bytes of which were just made so: at least those. */
-HAK_ALWAYS_INLINE bool hard_rest_is_zero(const char *at, const char *end)
-{
-    uint64_t any = hard_load(end - sizeof any);
-    if (end - at > 16) {
-        hard_vector more = {hard_load(at + sizeof any), 0};
-        const char *q = end;
-        do {
-            q -= 16;
-            more |= hard_vector_at(q);
-        } while (q > at + 16);
-        any |= more[0] | more[1];
-    }
-    return any == 0;
 }
 
 /* The canary is whole, and behind it is nothing but zeros. The first takes it away. */
@@ -245,6 +179,40 @@ HAK_ALWAYS_INLINE void hard_quarantine(struct hard_thread *t, void *p, unsigned 
         hak_hard_release_slow(oldest);
 }
 
+/* --- paths.h: in two forms, and choose.c --- */
+
+/* Calls what(result, name, parameters, arguments) for each function. */
+#define HARD_PATHS(what)                                                                           \
+    what(void *, hak_hard_malloc, (size_t size_bytes), (size_bytes))                               \
+        what(void *, hak_hard_new, (size_t size_bytes, enum hak_maker maker), (size_bytes, maker)) \
+            what(void *, hak_hard_alloc,                                                           \
+                 (size_t size_bytes, size_t align_bytes, enum hak_maker maker),                    \
+                 (size_bytes, align_bytes, maker))                                                 \
+                what(void, hak_hard_free, (void *p, hak_free_foreign *foreign), (p, foreign))      \
+                    what(void, hak_hard_free_claimed,                                              \
+                         (void *p, const struct hak_claim *claim, hak_free_foreign *foreign),      \
+                         (p, claim, foreign)) what(void, hak_hard_delete,                          \
+                                                   (void *p, enum hak_maker maker,                 \
+                                                    size_t size_bytes, hak_free_foreign *foreign), \
+                                                   (p, maker, size_bytes, foreign))                \
+                        what(bool, hak_hard_is_zero, (const char *p, size_t bytes), (p, bytes))
+
+/* p and bytes are multiples of 16, bytes > 0. */
+bool hak_hard_is_zero(const char *p, size_t bytes);
+
+#define HARD_DECLARE(result, name, parameters, arguments)                                          \
+    result name##_plain parameters;                                                                \
+    result name##_avx2 parameters;
+HARD_PATHS(HARD_DECLARE)
+
+/* --- blocks.c --- */
+
+/* Makes the secret, once a process. The first allocation of a thread comes this way. */
+void hak_hard_start_slow(void);
+/* A block of a class that does not fit the claim, or is not live. */
+_Noreturn void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
+                               const struct hard_claim *claim);
+
 /* --- large.c --- */
 
 /* Once a process; part of the first allocation. */
@@ -260,6 +228,8 @@ void hak_hard_large_evict(struct hard_thread *t);
 /* --- report.c: messages; none of them returns --- */
 
 _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t bytes);
+/* The same, but callers need not know that it does not return: a tail call takes no frame. */
+void hak_hard_overflow_slow(const void *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_underflow(const void *p, size_t bytes);
 /* Of what of the block is not zero the first is named. */
 _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes);

@@ -28,6 +28,10 @@
 #define KEPT_LEAST 4u
 #define KEPT_MOST_BYTES ((uint64_t)256 << 20)
 #define KEPT_SHARE_OF_LIMIT 64u
+/* A block is made of a kept range of at most so many times its length; of the pages that it leaves
+ * inaccessible more than its own divided by this are given back. */
+#define KEPT_LENGTHS_MOST 2u
+#define KEPT_REST_SHARE 2u
 #define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
 #define RESIDENT_ALL_BYTES ((size_t)10 << 20) /* of all threads together, or, if that is more, */
 #define RESIDENT_SHARE 4u                     /* this part of all large blocks */
@@ -102,7 +106,7 @@ static void large_check(const char *range, const struct hak_note *note)
     if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
-        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
 }
 
@@ -110,10 +114,10 @@ static void large_check(const char *range, const struct hak_note *note)
 static void large_check_zeroed(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    if (hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
+    if (hak_hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
         return;
     if (note->front_bytes > HAK_PAGE_BYTES &&
-        !hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
     hak_hard_written_after_free(p, HARD_LARGE, large_end(note) - note->front_bytes);
 }
@@ -152,28 +156,42 @@ void hak_hard_kept(struct hak_large_stats *kept)
     kept->huge_blocks = hak_load_relaxed(&large_kept_blocks[true]);
 }
 
-/* Takes the oldest range out of quarantine that has `bytes` and not much more; NULL if there is
- * none. It stays inaccessible. */
+/* Which kept range is best for a block: the one that is the least too long. HARD_LARGE_KEPT: none
+ * is of use. */
+static unsigned large_find_kept(const struct hard_thread *t, size_t bytes)
+{
+    unsigned found = HARD_LARGE_KEPT;
+    size_t found_bytes = bytes * KEPT_LENGTHS_MOST + 1;
+    for (unsigned i = 0; i + KEPT_LEAST < t->large_count; i++) {
+        const char *range = t->large[i];
+        size_t range_bytes = large_range_bytes(range);
+        const struct hak_note *note =
+            large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
+        if (range_bytes >= bytes && range_bytes < found_bytes && note->front_bytes != 0) {
+            found = i;
+            found_bytes = range_bytes;
+        }
+    }
+    return found;
+}
+
+/* Takes a range out of quarantine that has `bytes`, and not many times as much; NULL if there is
+ * none. It stays as it is. */
 static char *large_try_kept(size_t bytes)
 {
     struct hard_thread *t = hak_hard_self;
     if (hak_load_relaxed(&t->busy))
         return NULL;
-    for (unsigned i = 0; i + KEPT_LEAST < t->large_count; i++) {
-        char *range = t->large[i];
-        size_t range_bytes = large_range_bytes(range);
-        const struct hak_note *note =
-            large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
-        if (range_bytes < bytes || range_bytes > bytes + bytes / 8 + HAK_SLOT_BYTES ||
-            note->front_bytes == 0)
-            continue;
-        hak_store_relaxed(&t->busy, true);
-        large_count(t, range, note, (size_t)-1);
-        memmove(&t->large[i], &t->large[i + 1], (--t->large_count - i) * sizeof t->large[0]);
-        hak_store_relaxed(&t->busy, false);
-        return range;
-    }
-    return NULL;
+    unsigned i = large_find_kept(t, bytes);
+    if (i == HARD_LARGE_KEPT)
+        return NULL;
+    char *range = t->large[i];
+    hak_store_relaxed(&t->busy, true);
+    large_count(t, range, large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT),
+                (size_t)-1);
+    memmove(&t->large[i], &t->large[i + 1], (--t->large_count - i) * sizeof t->large[0]);
+    hak_store_relaxed(&t->busy, false);
+    return range;
 }
 
 /* Gives a freed block's range back to heap. */
@@ -214,6 +232,14 @@ static bool large_unseal_zero(char *range, const struct hak_note *note, size_t e
     return true;
 }
 
+/* What a block that ends at `end` leaves of the pages of a longer one: none of it can be accessed.
+ */
+static void large_purge_rest(char *range, size_t end, size_t before)
+{
+    if (end < before && before - end > end / KEPT_REST_SHARE)
+        hak_os_purge(range + end, before - end);
+}
+
 /* Makes a block of a kept range, whose guards stay where they are. False: the system refuses. */
 static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t how)
 {
@@ -223,6 +249,7 @@ static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t 
     how |= HARD_GUARD_FRONT | HARD_GUARD_BACK | (note->how & HARD_PURGED ? 0 : HARD_WARM);
     struct hak_note now = {.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     size_t end = large_end(&now);
+    size_t before = note->how & HARD_PURGED ? 0 : large_end(note);
     if (note->how & HARD_ZEROED) {
         large_check_zeroed(range, note);
         if (!large_move_guard(range, note, end))
@@ -230,6 +257,7 @@ static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t 
     } else if (!large_unseal_zero(range, note, end)) {
         return false;
     }
+    large_purge_rest(range, end, before);
     *note = now;
     size_t room = end - front - size_bytes;
     if (room != 0)

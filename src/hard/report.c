@@ -46,6 +46,11 @@ HAK_COLD _Noreturn void hak_hard_overflow(const void *p, unsigned cls, size_t by
     report_outside("overflow of ", "written behind the ", p, cls, bytes);
 }
 
+HAK_COLD void hak_hard_overflow_slow(const void *p, unsigned cls, size_t bytes)
+{
+    hak_hard_overflow(p, cls, bytes);
+}
+
 HAK_COLD _Noreturn void hak_hard_underflow(const void *p, size_t bytes)
 {
     report_outside("underflow of ", "written before the ", p, HARD_LARGE, bytes);

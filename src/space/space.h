@@ -27,7 +27,7 @@
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
 #define HAK_META_KEPT_BYTES HAK_PAGE_BYTES /* of these: see hak_space_try_forget_meta */
-/* Hardened build: a word for each place in the window where a block may begin. */
+/* Hardened build: words for each slot, as many as the smallest blocks need. */
 #define HAK_WORD_SHIFT 4
 #define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
 
@@ -155,12 +155,19 @@ static inline void *hak_space_records(void)
     return hak_load_relaxed(&hak_space.records);
 }
 
-/* Hardened build: the word of a place in a superslab with meta. The layer above gives it its
- * meaning; it begins as 0 and stays when a slot changes hands. */
-static inline _Atomic(uint32_t) *hak_space_word(const void *p)
+#define HAK_WORD_COLOURS (HAK_PAGE_BYTES / HAK_CACHE_LINE)
+
+/* Hardened build: the word of the block with this index in the slab that begins `slab_bytes` from
+ * the window's base, in a superslab with meta. The layer above gives it its meaning; it begins as
+ * 0, stays when a slot changes hands, and goes with the superslab. Most slabs need a page of words
+ * or less of it: which line of the page is the first differs from slab to slab, lest all of them
+ * compete for a few sets of the caches. */
+HAK_ALWAYS_INLINE _Atomic(uint32_t) *hak_space_word(size_t slab_bytes, size_t index)
 {
-    size_t offset = (uintptr_t)p - hak_load_relaxed(&hak_space.base);
-    return &hak_load_relaxed(&hak_space.words)[offset >> HAK_WORD_SHIFT];
+    const size_t words_a_line = HAK_CACHE_LINE / sizeof(uint32_t);
+    size_t colour =
+        slab_bytes / (HAK_SLOT_BYTES / words_a_line) & (HAK_WORD_COLOURS - 1) * words_a_line;
+    return &hak_load_relaxed(&hak_space.words)[(slab_bytes >> HAK_WORD_SHIFT) + (index ^ colour)];
 }
 
 static inline char *hak_space_meta(void)

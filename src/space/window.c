@@ -260,9 +260,22 @@ bool hak_space_try_take_at(size_t first, size_t count)
     return free;
 }
 
+/* The words of blocks that are not there any more. What the system refuses stays: they say freed,
+ * and so a block is looked at before it is handed out again. */
+static void window_forget_words_locked(size_t first, size_t count)
+{
+    const struct hak_area *area = &hak_window.areas[AREA_WORDS];
+    size_t from = hak_min(first * HAK_WORDS_BYTES, area->mapped_bytes);
+    size_t to = hak_min((first + count) * HAK_WORDS_BYTES, area->mapped_bytes);
+    if (from < to)
+        hak_os_purge(area->at + from, to - from);
+}
+
 void hak_space_give(size_t first, size_t count)
 {
     hak_lock(&hak_window.lock);
+    if (HAK_HARDENED)
+        window_forget_words_locked(first, count);
     window_mark_locked(first, count, false);
     hak_window.lowest_free = hak_min(hak_window.lowest_free, first);
     hak_unlock(&hak_window.lock);

@@ -2,21 +2,15 @@
  * process at the call, with the line that docs/hardened.md promises. See misuse.c for how the cases
  * are run and judged; none of them works on after the misuse, so that nothing is caught late.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
-#include "conformance/hardened_operators.h"
+#include "conformance/hardened_mismatches.h"
 #include "conformance/misuse_cases.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "conformance/support/sizes.h"
 #include "support/api.h"
-
-static char *block(size_t size)
-{
-    char *p = my_malloc(size);
-    memset(p, 0x5a, size);
-    return misuse_announce(p);
-}
 
 static void *thread_free(void *p)
 {
@@ -316,6 +310,28 @@ static void warm_memory_of_changing_sizes_reads_as_zero(size_t size)
     }
 }
 
+/* Blocks of many sizes are made of what is kept, in which all pages are in memory: most of them
+ * take none from the system. */
+static void kept_ranges_serve_similar_sizes(size_t size)
+{
+    struct rusage before, after;
+    long pages = 0;
+    misuse_announce(NULL);
+    for (size_t i = 0; i < 300; i++) {
+        size_t bytes = size + i * 53093 % size;
+        if (i == 100)
+            getrusage(RUSAGE_SELF, &before);
+        if (i >= 100)
+            pages += (long)(bytes / 4096);
+        char *p = my_malloc(bytes);
+        memset(p, 0xff, bytes);
+        my_free(p);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    if (after.ru_minflt - before.ru_minflt > pages / 4)
+        _Exit(1);
+}
+
 static void nothing_is_left_after_shrinking(size_t size)
 {
     char *p = block(size);
@@ -366,108 +382,6 @@ static void usable_size_is_what_was_asked_for(size_t size)
         _Exit(1);
     memset(p, 1, size + size / 3);
     my_free(p);
-}
-
-/* ---- sizes, alignments and functions that do not fit ---- */
-
-static void free_sized_with_one_more(size_t size)
-{
-    my_find_free_sized()(block(size), size + 1);
-}
-
-static void free_sized_with_one_less(size_t size)
-{
-    my_find_free_sized()(block(size), size - 1);
-}
-
-static void free_sized_with_its_class(size_t size)
-{
-    my_find_free_sized()(block(size), (size + 16) / 16 * 16);
-}
-
-static void free_aligned_sized_with_another_size(size_t size)
-{
-    my_find_free_aligned_sized()(misuse_announce(my_aligned_alloc(64, size)), 64, size + 64);
-}
-
-static void free_aligned_sized_with_another_alignment(size_t size)
-{
-    my_find_free_aligned_sized()(misuse_announce(my_aligned_alloc(64, size)), 32, size);
-}
-
-static void sized_delete_with_one_more(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_one(size, 0)), size + 1, 0);
-}
-
-static void sized_array_delete_with_one_less(size_t size)
-{
-    operator_delete_array(misuse_announce(operator_new_array(size, 0)), size - 1, 0);
-}
-
-static void aligned_delete_with_another_alignment(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_one(size, 64)), SIZE_MAX, 128);
-}
-
-static void free_of_new(size_t size)
-{
-    my_free(misuse_announce(operator_new_one(size, 0)));
-}
-
-static void free_of_new_array(size_t size)
-{
-    my_free(misuse_announce(operator_new_array(size, 0)));
-}
-
-static void free_of_aligned_new(size_t size)
-{
-    my_free(misuse_announce(operator_new_one(size, 64)));
-}
-
-static void realloc_of_new(size_t size)
-{
-    my_free(my_realloc(misuse_announce(operator_new_one(size, 0)), size * 3));
-}
-
-static void delete_of_malloc(size_t size)
-{
-    operator_delete_one(block(size), SIZE_MAX, 0);
-}
-
-static void sized_delete_of_malloc(size_t size)
-{
-    operator_delete_one(block(size), size, 0);
-}
-
-static void array_delete_of_malloc(size_t size)
-{
-    operator_delete_array(block(size), SIZE_MAX, 0);
-}
-
-static void delete_of_new_array(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_array(size, 0)), SIZE_MAX, 0);
-}
-
-static void array_delete_of_new(size_t size)
-{
-    operator_delete_array(misuse_announce(operator_new_one(size, 0)), SIZE_MAX, 0);
-}
-
-static void delete_of_aligned_new(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_one(size, 64)), SIZE_MAX, 0);
-}
-
-static void aligned_delete_of_new(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_one(size, 0)), SIZE_MAX, 64);
-}
-
-static void aligned_delete_of_aligned_new_array(size_t size)
-{
-    operator_delete_one(misuse_announce(operator_new_array(size, 64)), SIZE_MAX, 64);
 }
 
 #define CLASS "size class *, * bytes)"
@@ -563,6 +477,8 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(allocated_memory_reads_as_zero, 100000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 100000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 300000),
+    ANSWERS(kept_ranges_serve_similar_sizes, 300000),
+    ANSWERS(kept_ranges_serve_similar_sizes, 900000),
     ANSWERS(nothing_is_left_after_shrinking, 60),
     ANSWERS(nothing_is_left_after_shrinking, 1000),
     ANSWERS(nothing_is_left_after_shrinking, 60000),

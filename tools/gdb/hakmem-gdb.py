@@ -127,7 +127,7 @@ def block_state(state, slab, index, known):
             return f"free, in the outbox of heap {heap_text(state, heap, known)}: not sent yet"
     if not state.hardened:
         return "live"
-    word = state.word(block)
+    word = state.word(slab, index)
     if word & HARD_LIVE:
         return f"live, {word & HARD_SIZE_MASK} bytes were asked for"
     return "free, in quarantine" if word else "on its way: no size was noted yet"

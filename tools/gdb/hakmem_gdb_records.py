@@ -209,7 +209,9 @@ class State:
         front = heap + self.layout["hak_heap.front"]
         return self.layout.get(front, "hak_front.tag") >> 8
 
-    def word(self, block):
-        """What the hardened library notes of a block."""
+    def word(self, slab, index):
+        """What the hardened library notes of a block: its words begin in one of 64 lines of a page."""
+        slot = (slab.base - self.base) >> self.layout["HAK_SLOT_SHIFT"]
+        first = (slab.base - self.base) >> self.layout["HAK_WORD_SHIFT"]
         words = self.layout.get(self.space, "hak_space.words")
-        return number(words + 4 * ((block - self.base) >> self.layout["HAK_WORD_SHIFT"]), 4)
+        return number(words + 4 * (first + (index ^ slot % 64 * 16)), 4)

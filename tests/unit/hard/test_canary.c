@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Unit tests of hard: canaries at every length of what lies behind a block, zeros, and numbers that
- * cannot be foreseen. */
+ * Unit tests of hard: canaries at every length of what lies behind a block, zeros, both forms of
+ * malloc and free, and numbers that cannot be foreseen. */
 #include "../unit.h"
 
 #include "hard/hard_internal.h"
@@ -62,6 +62,58 @@ static void every_byte_that_is_not_zero_is_found(void **state)
     }
 }
 
+/* The forms of the functions of paths.h: for any machine, and if this one can, with AVX2. */
+static const struct form {
+    bool (*is_zero)(const char *, size_t);
+    void *(*malloc)(size_t);
+    void (*free)(void *, hak_free_foreign *);
+} forms[] = {
+    {hak_hard_is_zero_plain, hak_hard_malloc_plain, hak_hard_free_plain},
+    {hak_hard_is_zero_avx2, hak_hard_malloc_avx2, hak_hard_free_avx2},
+};
+
+static unsigned forms_here(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? 2 : 1;
+}
+
+static void both_forms_find_every_byte_that_is_not_zero(void **state)
+{
+    (void)state;
+    static _Alignas(16) char long_block[1040];
+    for (unsigned f = 0; f < forms_here(); f++)
+        for (size_t bytes = 16; bytes <= sizeof long_block; bytes += 16)
+            for (size_t at = 0; at < sizeof long_block; at++) {
+                long_block[at] = 1;
+                CHECK(forms[f].is_zero(long_block, bytes) == (at >= bytes),
+                      "form %u, byte %zu of %zu", f, at, bytes);
+                long_block[at] = 0;
+            }
+}
+
+static void not_foreign(void *p)
+{
+    fail_msg("%p is a block of ours", p);
+}
+
+static void blocks_of_one_form_are_freed_by_the_other_and_come_back_zero(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes < 3000; bytes++)
+        for (unsigned f = 0; f < 4; f++) {
+            if (f % 2 >= forms_here() || f / 2 >= forms_here())
+                continue;
+            unsigned char *p = forms[f % 2].malloc(bytes);
+            assert_non_null(p);
+            for (size_t i = 0; i < bytes; i++)
+                CHECK(p[i] == 0, "byte %zu of %zu", i, bytes);
+            memset(p, 0xA5, bytes);
+            forms[f / 2].free(p, not_foreign);
+            for (size_t i = 0; i < bytes + 1; i++)
+                CHECK(p[i] == 0, "byte %zu of %zu after the free", i, bytes);
+        }
+}
+
 static void random_numbers_are_below_their_limit_and_all_come(void **state)
 {
     (void)state;
@@ -92,6 +144,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_canary_holds_until_any_byte_behind_the_block_changes),
     cmocka_unit_test(no_canary_begins_with_a_zero),
     cmocka_unit_test(every_byte_that_is_not_zero_is_found),
+    cmocka_unit_test(both_forms_find_every_byte_that_is_not_zero),
+    cmocka_unit_test(blocks_of_one_form_are_freed_by_the_other_and_come_back_zero),
     cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
     cmocka_unit_test(random_numbers_differ_after_a_fork),
 };

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * hard: looks whether memory is zero, and makes it so. In files that are compiled for machines with
+ * AVX2 a vector is twice as long. */
+#pragma once
+
+#include "base/base.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+static inline uint64_t hard_load(const void *at)
+{
+    uint64_t value;
+    __builtin_memcpy(&value, at, sizeof value);
+    return value;
+}
+
+typedef uint64_t hard_pair __attribute__((vector_size(16), may_alias));
+#ifdef __AVX2__
+typedef long long hard_vector __attribute__((vector_size(32), aligned(16), may_alias));
+#else
+typedef hard_pair hard_vector;
+#endif
+#define HARD_VECTOR_BYTES sizeof(hard_vector)
+#define HARD_STEP_BYTES (4 * HARD_VECTOR_BYTES) /* a turn of the loops below */
+
+HAK_ALWAYS_INLINE hard_pair hard_pair_at(const char *p)
+{
+    return *(const hard_pair *)(const void *)p;
+}
+
+HAK_ALWAYS_INLINE bool hard_pair_is_zero(hard_pair v)
+{
+    return (v[0] | v[1]) == 0;
+}
+
+HAK_ALWAYS_INLINE hard_vector hard_vector_at(const char *p)
+{
+    return *(const hard_vector *)(const void *)p;
+}
+
+HAK_ALWAYS_INLINE bool hard_vector_is_zero(hard_vector v)
+{
+#ifdef __AVX2__
+    return _mm256_testz_si256((__m256i)v, (__m256i)v);
+#else
+    return hard_pair_is_zero(v);
+#endif
+}
+
+/* p and bytes are multiples of 16, bytes > 0. What is no multiple of a step is looked at in part
+ * twice, which takes fewer branches. */
+HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
+{
+    const char *last = p + bytes - HARD_VECTOR_BYTES;
+    if (bytes < 64)
+        return hard_pair_is_zero(hard_pair_at(p) | hard_pair_at(p + bytes - 16) |
+                                 hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
+    hard_vector any = hard_vector_at(last), also = hard_vector_at(last - HARD_VECTOR_BYTES);
+    if (bytes < HARD_STEP_BYTES)
+        return hard_vector_is_zero(any | also | hard_vector_at(p) |
+                                   hard_vector_at(p + HARD_VECTOR_BYTES));
+    any |= hard_vector_at(last - 2 * HARD_VECTOR_BYTES);
+    also |= hard_vector_at(last - 3 * HARD_VECTOR_BYTES);
+    for (last -= 3 * HARD_VECTOR_BYTES; p < last; p += HARD_STEP_BYTES) {
+        any |= hard_vector_at(p);
+        also |= hard_vector_at(p + HARD_VECTOR_BYTES);
+        any |= hard_vector_at(p + 2 * HARD_VECTOR_BYTES);
+        also |= hard_vector_at(p + 3 * HARD_VECTOR_BYTES);
+    }
+    return hard_vector_is_zero(any | also);
+}
+
+HAK_ALWAYS_INLINE void hard_pair_clear(char *p)
+{
+    *(hard_pair *)(void *)p = (hard_pair){0, 0};
+}
+
+HAK_ALWAYS_INLINE void hard_vector_clear(char *p)
+{
+    *(hard_vector *)(void *)p = (hard_vector){0, 0};
+}
+
+/* The same way. */
+HAK_ALWAYS_INLINE void hard_zero(char *p, size_t bytes)
+{
+    char *last = p + bytes - HARD_VECTOR_BYTES;
+    if (bytes < 64) {
+        hard_pair_clear(p);
+        hard_pair_clear(p + (bytes / 2 & ~(size_t)15));
+        hard_pair_clear(p + bytes - 16);
+        return;
+    }
+    hard_vector_clear(last - HARD_VECTOR_BYTES);
+    hard_vector_clear(last);
+    if (bytes < HARD_STEP_BYTES) {
+        hard_vector_clear(p);
+        hard_vector_clear(p + HARD_VECTOR_BYTES);
+        return;
+    }
+    hard_vector_clear(last - 3 * HARD_VECTOR_BYTES);
+    hard_vector_clear(last - 2 * HARD_VECTOR_BYTES);
+    for (last -= 3 * HARD_VECTOR_BYTES; p < last; p += HARD_STEP_BYTES) {
+        HAK_OPAQUE(p); /* or the compiler makes a call of memset of it */
+        hard_vector_clear(p);
+        hard_vector_clear(p + HARD_VECTOR_BYTES);
+        hard_vector_clear(p + 2 * HARD_VECTOR_BYTES);
+        hard_vector_clear(p + 3 * HARD_VECTOR_BYTES);
+    }
+}
+
+/* All from `at` to `end` is zero, the first 8 bytes of which were just made so: at least those. */
+HAK_ALWAYS_INLINE bool hard_rest_is_zero(const char *at, const char *end)
+{
+    uint64_t any = hard_load(end - sizeof any);
+    if (end - at > 16) {
+        hard_pair more = {hard_load(at + sizeof any), 0};
+        const char *q = end;
+        do {
+            q -= 16;
+            more |= hard_pair_at(q);
+        } while (q > at + 16);
+        any |= more[0] | more[1];
+    }
+    return any == 0;
+}
