@@ -25,6 +25,7 @@ EPILOG = cli.examples(
 )
 
 Source = Annotated[str, typer.Argument(metavar="PROFILE", help="A file, a process, or a core.")]
+Process = Annotated[str, typer.Argument(metavar="PROCESS", help="Its number, or its core file.")]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output."),
@@ -104,7 +105,7 @@ def stop(pid: Pid, wait: Wait = WAIT_SECONDS) -> None:
 
 
 @app.command()
-def dump(source: Source, output: Output = None) -> None:
+def dump(source: Process, output: Output = None) -> None:
     """Write the profile of a process, or of its core file, as it is now."""
     write(command.run("samples", source), output)
 
