@@ -12,7 +12,8 @@
  *
  * A page costs a call to give back and a page fault to have again, so one that lies alone between
  * pages in use goes only when its slab is idle or malloc_trim asks for it. (With single pages that
- * program takes 39,000 calls instead of 20,000 and an eighth more time, and holds 3% less.)
+ * program takes 39,000 calls instead of 20,000 and an eighth more time, and holds 3% less, and 22%
+ * less when it has freed everything and makes no more calls.)
  *
  * Everything here runs under the heap's lock. */
 #include "cache/cache_internal.h"
