@@ -97,7 +97,7 @@ void hak_heap_collect_locked(struct hak_heap *heap)
         if (blocks == 0)
             continue;
         unsigned cls = s->cls; /* the slab may be gone after the next line */
-        hak_heap_settle_locked(heap, s);
+        hak_heap_settle_freed_locked(heap, s);
         hak_heap_freed_locked(heap, cls, blocks);
     }
 }

@@ -214,8 +214,8 @@ MISTAKES = (
             """    return s;
 """)), "blocks_adopt"),
     Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
-        "        hak_heap_settle_locked(heap, s);\n",
-        "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_locked(heap, s);\n"),),
+        "        hak_heap_settle_freed_locked(heap, s);\n",
+        "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_freed_locked(heap, s);\n"),),
             "blocks_freers"),
     Mistake("retired_popped_by_cas",
             "the newest retired superslab is popped as from a lock-free stack: link read, then newest compared "

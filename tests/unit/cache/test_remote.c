@@ -183,7 +183,7 @@ static void a_slab_released_while_it_waits_in_an_inbox_is_dropped(void **state)
     struct hak_slab *s = slab_in_inbox();
     hak_lock(&owner->lock);
     hak_slab_collect_owner(s); /* by somebody who does not look at the inbox */
-    hak_heap_settle_locked(owner, s);
+    hak_heap_settle_freed_locked(owner, s);
     hak_unlock(&owner->lock);
     for (unsigned i = 1; i < 10; i++)
         release(owner, blocks[i]);
