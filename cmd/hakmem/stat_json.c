@@ -130,7 +130,8 @@ static void stat_json_heap(struct hak_json *j, const struct hak_survey *survey,
     hak_json_number(j, "bin_bytes", h->bin_bytes);
     hak_json_number(j, "outbox_blocks", h->outbox_blocks);
     hak_json_number(j, "outbox_bytes", h->outbox_bytes);
-    hak_json_number(j, "inbox_slabs", hak_load_relaxed(&h->heap.inbox_slabs));
+    hak_json_number(j, "inbox_blocks", h->inbox_blocks);
+    hak_json_number(j, "inbox_bytes", h->inbox_bytes);
     hak_json_number(j, "free_bytes", h->free_bytes);
     hak_json_number(j, "refills", hak_load_relaxed(&s->refills));
     hak_json_number(j, "drains", hak_load_relaxed(&s->drains));

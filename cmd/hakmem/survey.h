@@ -107,6 +107,7 @@ struct hak_heap_seen {
     char thread_name[32];
     uint64_t slabs, slab_bytes, resident_bytes, free_bytes;
     uint64_t live_blocks, live_bytes, bin_blocks, bin_bytes, outbox_blocks, outbox_bytes;
+    uint64_t inbox_messages, inbox_blocks, inbox_bytes;
 };
 
 struct hak_class_seen {

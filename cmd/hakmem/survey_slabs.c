@@ -146,7 +146,8 @@ static struct hak_slab *walk_record(struct walk *w, uint64_t slot)
     return &w->slab_records[slot % HAK_SLOTS];
 }
 
-/* The bits of a slab: those of free blocks, and of those that others have freed. */
+/* The free bits of a slab. Behind them there is room for those of the blocks in bins, and on their
+ * way from other threads. */
 static bool walk_read_bits(struct walk *w, struct hak_slab_seen *seen, const struct hak_slab *s)
 {
     const struct hak_class *c = hak_class(seen->cls);
@@ -156,12 +157,9 @@ static bool walk_read_bits(struct walk *w, struct hak_slab_seen *seen, const str
         hak_die(HAK_EXIT_FAILED, "out of memory");
     if (c->inline_bits) {
         seen->bits[0] = hak_load_relaxed(&s->free_word);
-        seen->bits[2] = hak_load_relaxed(&s->remote_word);
         return true;
     }
-    return walk_read_words(w, seen->first_slot, (const void *)s->free_bits, seen->bits, words) &&
-           walk_read_words(w, seen->first_slot, (const void *)s->remote_bits,
-                           seen->bits + (size_t)2 * words, words);
+    return walk_read_words(w, seen->first_slot, (const void *)s->free_bits, seen->bits, words);
 }
 
 /* A slab of a class begins at `slot`, all of whose slots have the same entry. */
@@ -364,21 +362,54 @@ static void walk_bins(struct walk *w, const struct hak_heap_seen *h, unsigned cl
         walk_stack(w, cls, stack, top, HAK_METER_BLOCKS);
 }
 
-static void walk_outbox(struct walk *w, struct hak_heap_seen *h)
+/* Marks what a message has from blocks[free] on; returns how many blocks, and adds their bytes. */
+static unsigned walk_message(struct walk *w, const struct hak_message *m, uint32_t free,
+                             uint64_t *bytes)
 {
-    for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++) {
-        const struct hak_outbox_group *g = &h->heap.outbox[i];
-        struct hak_slab_seen *s = g->place == 0 ? NULL : walk_slab_at(w, g->place);
+    unsigned blocks = 0;
+    for (unsigned i = free; i < HAK_MESSAGE_BLOCKS; i++) {
+        uint64_t at = (uint64_t)(uintptr_t)m->blocks[i];
+        struct hak_slab_seen *s = walk_slab_at(w, at);
         if (s == NULL)
             continue;
-        unsigned words = hak_slab_words(hak_class(s->cls));
-        uint64_t word = g->place % HAK_SLOT_BYTES;
-        if (word >= words)
+        const struct hak_class *c = hak_class(s->cls);
+        uint64_t block = (at - walk_address(w, s)) / c->size_bytes;
+        if (block >= s->carved)
             continue;
-        s->bits[2 * words + word] |= g->blocks;
-        unsigned blocks = hak_popcount64(g->blocks);
-        h->outbox_blocks += blocks;
-        h->outbox_bytes += (uint64_t)blocks * hak_class(s->cls)->size_bytes;
+        s->bits[2 * hak_slab_words(c) + block / 64] |= UINT64_C(1) << (block % 64);
+        *bytes += c->size_bytes;
+        blocks++;
+    }
+    return blocks;
+}
+
+static void walk_outbox(struct walk *w, struct hak_heap_seen *h)
+{
+    for (unsigned i = 0; i < HAK_OUTBOXES; i++) {
+        const struct hak_outbox *o = &h->heap.outbox[i];
+        struct hak_message m;
+        if (o->message == NULL)
+            continue;
+        if (hak_remote_read(w->remote, (uint64_t)(uintptr_t)o->message, &m, sizeof m))
+            h->outbox_blocks += walk_message(w, &m, o->free, &h->outbox_bytes);
+        else
+            w->survey->complete = false;
+    }
+}
+
+#define WALK_MOST_MESSAGES 100000u /* of a heap; more, and somebody changes them meanwhile */
+
+static void walk_inbox(struct walk *w, struct hak_heap_seen *h)
+{
+    uint64_t at = (uint64_t)(uintptr_t)hak_load_relaxed(&h->heap.inbox);
+    for (; at != 0 && h->inbox_messages < WALK_MOST_MESSAGES; h->inbox_messages++) {
+        struct hak_message m;
+        if (!hak_remote_read(w->remote, at, &m, sizeof m)) {
+            w->survey->complete = false;
+            return;
+        }
+        h->inbox_blocks += walk_message(w, &m, m.free, &h->inbox_bytes);
+        at = (uint64_t)(uintptr_t)hak_load_relaxed(&m.next);
     }
 }
 
@@ -404,6 +435,7 @@ void hak_survey_walk(struct hak_survey *survey)
             for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
                 walk_bins(&w, &survey->heaps[h], cls);
             walk_outbox(&w, &survey->heaps[h]);
+            walk_inbox(&w, &survey->heaps[h]);
         }
     } else {
         survey->complete = false;

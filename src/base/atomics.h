@@ -43,7 +43,6 @@
 #define hak_add_release(p, v) HAK_FETCH(add, p, v, release)
 #define hak_sub_relaxed(p, v) HAK_FETCH(sub, p, v, relaxed)
 #define hak_or_relaxed(p, v) HAK_FETCH(or, p, v, relaxed)
-#define hak_or_release(p, v) HAK_FETCH(or, p, v, release)
 #define hak_and_relaxed(p, v) HAK_FETCH(and, p, v, relaxed)
 #define hak_and_seq_cst(p, v) HAK_FETCH(and, p, v, seq_cst)
 

@@ -212,17 +212,14 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     return hak_cache_pop(&heap->front, cls * 2u);
 }
 
-/* A block of a bin whose slab was taken over by another heap. */
-static void bins_return_foreign(unsigned cls, void *p)
+/* A block of a bin whose slab was taken over by another heap. False: there is no memory for a
+ * message. */
+static bool bins_return_foreign(struct hak_heap *heap, unsigned cls, void *p)
 {
-    size_t slot = hak_slot_of(p);
-    uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
+    uint32_t entry = hak_load_relaxed(hak_map_entry(hak_slot_of(p)));
     if (HAK_UNLIKELY(entry >> HAK_TAG_SHIFT == 0 || (entry & HAK_KIND_MASK) != cls * 2))
         hak_misuse(HAK_DOUBLE_FREE, p, cls); /* its slab went, as all was free */
-    struct hak_slab *s = hak_slab_of_slot(slot, hak_class(cls));
-    unsigned index = hak_block_checked_index(cls, p);
-    if (hak_slab_free_remote_any(s, index / 64, 1ull << (index % 64)))
-        hak_inbox_push_any(s);
+    return hak_outbox_try_add(heap, entry, p);
 }
 
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
@@ -231,6 +228,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     const struct hak_class c = *hak_class(cls); /* a copy: no store below changes it */
     uint32_t entry = heap->front.tag | cls * 2;
     void **end = ch->stack + 1 + count;
+    void **kept = ch->stack; /* the last of those that stay */
     uintptr_t slab_mask = ~(uintptr_t)c.offset_mask;
     unsigned freed = count;
     if (count == 0)
@@ -238,8 +236,9 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     for (void **at = ch->stack + 1; at < end;) {
         size_t slot = hak_slot_of(*at);
         if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {
-            bins_return_foreign(cls, *at++);
-            freed--;
+            if (HAK_UNLIKELY(!bins_return_foreign(heap, cls, *at)))
+                *++kept = *at;
+            at++, freed--;
             continue;
         }
         struct hak_slab *s = hak_slab_of_slot(slot, &c);
@@ -254,14 +253,13 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
         at += put;
     }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
-    memmove(ch->stack + 1, ch->stack + 1 + count,
-            (size_t)(top - ch->stack - count) * sizeof(void *));
-    hak_store_relaxed(&heap->front.bins[cls].top, top - count);
+    memmove(kept + 1, end, (size_t)(top + 1 - end) * sizeof(void *));
+    hak_store_relaxed(&heap->front.bins[cls].top, top - (end - kept - 1));
     hak_count_owner(&heap->stats.drained_blocks, count);
     HAK_PROBE2(drain, cls, count);
     HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
               {"left", hak_bin_blocks(heap, cls)});
-    hak_heap_freed_locked(heap, cls, freed);
+    hak_heap_freed_locked(heap, freed * c.size_bytes);
 }
 
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
@@ -277,18 +275,34 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         hak_count_owner(&heap->stats.drains, 1u);
     }
     hak_unlock(&heap->lock);
-    hak_cache_push(&heap->front, cls * 2u, p);
+    if (HAK_UNLIKELY(!hak_cache_push(&heap->front, cls * 2u, p)))
+        hak_cache_free_direct(cls, p);
+}
+
+/* Also what hak_heap_drain_locked could not send. */
+static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
+{
+    hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    void *p;
+    while (HAK_UNLIKELY(hak_bin_blocks(heap, cls) != 0) &&
+           (p = hak_cache_pop(&heap->front, cls * 2u)) != NULL) {
+        hak_unlock(&heap->lock);
+        hak_cache_free_direct(cls, p);
+        hak_lock(&heap->lock);
+    }
 }
 
 void hak_cache_flush(struct hak_heap *heap)
 {
-    hak_outbox_flush(heap);
     hak_lock(&heap->lock);
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
-        hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        bins_empty_locked(heap, cls);
         if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
-            hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+            bins_empty_locked(heap, cls);
     }
+    hak_unlock(&heap->lock);
+    hak_outbox_flush(heap); /* what was in bins, of slabs that were taken over, too */
+    hak_lock(&heap->lock);
     hak_heap_collect_locked(heap);
     hak_unlock(&heap->lock);
 }

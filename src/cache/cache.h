@@ -25,7 +25,8 @@
 
 _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled with the class");
 
-#define HAK_OUTBOX_GROUPS 32u
+#define HAK_OUTBOXES 16u
+#define HAK_MESSAGE_BLOCKS 62u
 #define HAK_OUTBOX_MAX_BYTES ((uint32_t)64 << 10) /* then all of it is sent */
 /* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */
 #define HAK_LISTS 5u
@@ -93,10 +94,20 @@ struct hak_heap_stats {
     _Atomic(uint64_t) collected_for_others; /* times that this thread did it for another */
 };
 
-/* Blocks of one bitmap word that this thread has freed and not sent yet. */
-struct hak_outbox_group {
-    uintptr_t place; /* address of the slab + number of the word; 0: empty */
-    uint64_t blocks;
+/* Blocks that were freed by another thread than their slab's owner. */
+struct hak_message {
+    _Atomic(struct hak_message *) next; /* in an inbox */
+    uint32_t free; /* blocks[free] and those behind it are in use; what a sender fills is in its
+                      outbox */
+    void *blocks[HAK_MESSAGE_BLOCKS];
+};
+_Static_assert(sizeof(struct hak_message) == 512, "a record of a power of two");
+
+/* What a thread has freed of another heap's blocks and not sent yet. */
+struct hak_outbox {
+    struct hak_message *message; /* NULL: nothing waits, and free is 0 */
+    uint32_t tag;                /* the heap's number */
+    uint32_t free;               /* of the message, so many blocks more fit */
 };
 
 #define HAK_METER_BLOCKS 124u
@@ -130,13 +141,13 @@ _Static_assert(sizeof(struct hak_meter) <= 32768, "records are powers of two");
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
     struct hak_lock lock;
-    _Atomic(struct hak_slab *) inbox; /* any thread pushes, whoever holds the lock takes all */
-    _Atomic(uint32_t) inbox_slabs;    /* in it, about: tells others when to collect */
-    struct hak_heap *next_heap;       /* all heaps; constant once in the list */
-    struct hak_heap *next_free;       /* under the registry's lock */
-    struct hak_heap *looked_at;       /* the last in which a slab to take over was looked for */
-    _Atomic(uintptr_t) thread;        /* whose it is, hak_os_this_thread(); 0: nobody's */
-    bool dead;                        /* its thread stayed behind in the parent of a fork */
+    _Atomic(struct hak_message *) inbox; /* any thread pushes, whoever holds the lock takes all */
+    _Atomic(uint32_t) inbox_messages;    /* in it, about: tells others when to collect */
+    struct hak_heap *next_heap;          /* all heaps; constant once in the list */
+    struct hak_heap *next_free;          /* under the registry's lock */
+    struct hak_heap *looked_at;          /* the last in which a slab to take over was looked for */
+    _Atomic(uintptr_t) thread;           /* whose it is, hak_os_this_thread(); 0: nobody's */
+    bool dead;                           /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
     uint8_t group; /* HAK_GROUP_SHORT for the heap of a thread itself */
@@ -147,7 +158,7 @@ struct hak_heap {
     uint16_t arena_used_bytes;
     uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
     uint32_t outbox_bytes; /* owner, as the outbox itself */
-    struct hak_outbox_group outbox[HAK_OUTBOX_GROUPS];
+    struct hak_outbox outbox[HAK_OUTBOXES];
     struct hak_heap_stats stats;
     _Atomic(size_t) slabs;    /* owned */
     size_t slab_bytes;        /* theirs; this and the next two under the heap's lock */
@@ -156,7 +167,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[672];
+    char apart[928];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,
@@ -202,44 +213,20 @@ HAK_ALWAYS_INLINE bool hak_cache_push(struct hak_front *front, uint64_t kind, vo
     return true;
 }
 
-/* In the hardened build neighbours in time are not neighbours in place: more than one word of a
- * slab is filled at a time. */
-static inline struct hak_outbox_group *hak_outbox_group_of(struct hak_heap *heap, const void *p)
+static inline struct hak_outbox *hak_outbox_of(struct hak_heap *heap, uint32_t entry)
 {
-    return &heap->outbox[(uintptr_t)p / (HAK_HARDENED ? HAK_PAGE_BYTES : HAK_SLOT_BYTES) %
-                         HAK_OUTBOX_GROUPS];
+    return &heap->outbox[(entry >> HAK_TAG_SHIFT) % HAK_OUTBOXES];
 }
 
-static inline uintptr_t hak_outbox_place(unsigned cls, const void *p, uint64_t index)
+/* hak_cache_free_remote where the block joins others that wait already. False: nothing was done. */
+HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
-    return ((uintptr_t)p & ~(uintptr_t)hak_class(cls)->offset_mask) + index / 64;
-}
-
-/* Sends what waits in a group, and lets the block that is `blocks` begin it anew. */
-void hak_cache_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
-                               uint64_t blocks);
-
-/* hak_cache_free_remote where the block joins a group that waits already, or begins one, by
- * `displace`: hak_cache_displace_remote, or what does more. False: nothing was done. */
-HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, unsigned cls, const void *p,
-                                                 __typeof__(hak_cache_displace_remote) *displace)
-{
-    const struct hak_class *c = hak_class(cls);
-    uint64_t index = hak_block_index(c, (uintptr_t)p & c->offset_mask);
-    struct hak_outbox_group *g = hak_outbox_group_of(heap, p);
-    uintptr_t place = hak_outbox_place(cls, p, index);
-    uint64_t bit = 1ull << (index % 64);
-    uint32_t bytes = heap->outbox_bytes + c->size_bytes;
-    if (HAK_UNLIKELY(index >= c->blocks || bytes >= HAK_OUTBOX_MAX_BYTES))
+    struct hak_outbox *o = hak_outbox_of(heap, entry);
+    uint32_t bytes = heap->outbox_bytes + hak_class((entry & HAK_KIND_MASK) / 2)->size_bytes;
+    if (HAK_UNLIKELY(o->tag != entry >> HAK_TAG_SHIFT || o->free == 0 ||
+                     bytes >= HAK_OUTBOX_MAX_BYTES))
         return false;
-    if (HAK_UNLIKELY(g->place != place)) {
-        heap->outbox_bytes = bytes;
-        displace(heap, g, place, bit);
-        return true;
-    }
-    if (HAK_UNLIKELY(g->blocks & bit))
-        return false;
-    g->blocks |= bit;
+    o->message->blocks[--o->free] = p;
     heap->outbox_bytes = bytes;
     return true;
 }
@@ -266,8 +253,8 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
 void hak_cache_refresh(struct hak_heap *heap);
 /* Frees p, a block of a class of this heap, when its bin is full. */
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
-/* Frees p, a block of a class of another heap's slab. */
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p);
+/* Frees p, a block of another heap's slab, whose slot has this map entry. */
+void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p);
 /* Gives free pages of all heaps' slabs back to the system. Returns the bytes. */
 size_t hak_cache_purge(void);
 /* Returns everything that waits in the bins and the outbox to the slabs, and collects the inbox. */
@@ -278,7 +265,9 @@ void hak_cache_flush_groups(struct hak_heap *heap);
 
 /* --- for threads without a heap (starting, ended) --- */
 void *hak_cache_shared_alloc(unsigned cls, bool *zero);
-void hak_cache_shared_free(unsigned cls, void *p);
+/* Returns a block to its slab under the lock of the heap that owns it. Any thread that holds no
+ * lock. */
+void hak_cache_free_direct(unsigned cls, void *p);
 
 /* --- threads --- */
 

@@ -87,20 +87,22 @@ void hak_heap_collect_locked(struct hak_heap *heap);
 /* Any thread: the same for a heap that has something in its inbox and is not locked. */
 bool hak_heap_try_collect_any(struct hak_heap *heap);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */
-void hak_heap_freed_locked(struct hak_heap *heap, unsigned cls, unsigned blocks);
+void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
 /* A slab that was purged is used again; any thread. */
 void hak_heap_regret_purge(const struct hak_slab *s);
 void hak_heap_forget_regret(void);
 /* Gives back the free pages of slabs that nobody has used for a while. */
 void hak_heap_purge_idle_locked(struct hak_heap *heap);
-/* Returns the `count` oldest blocks of a bin to their slabs. */
+/* Returns the `count` oldest blocks of a bin to their slabs. Those of slabs that were taken over by
+ * another heap are sent there; they stay if there is no memory for that. */
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count);
 
-/* Any thread: delivers a slab whose inbox flag the caller has just set. */
-void hak_inbox_push_any(struct hak_slab *s);
-/* Any thread: takes a heap's inbox and hands each slab to its present owner. */
+/* Any thread: takes a heap's inbox and sends each message anew. */
 void hak_inbox_forward_any(struct hak_heap *heap);
 void hak_outbox_flush(struct hak_heap *heap);
+/* Owner, the lock may be held: a block of another heap's slab joins those that wait to be sent.
+ * False: there is no memory. */
+bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p);
 
 /* Returns what a metered bin holds to the bin of the class, which has room for it when it is empty.
  * True: it is empty no longer. */

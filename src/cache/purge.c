@@ -63,9 +63,9 @@ static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned
     return bytes;
 }
 
-void hak_heap_freed_locked(struct hak_heap *heap, unsigned cls, unsigned blocks)
+void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes)
 {
-    heap->free_bytes += (size_t)blocks * hak_class(cls)->size_bytes;
+    heap->free_bytes += bytes;
     heap->purged_free_bytes = hak_min(heap->purged_free_bytes, heap->free_bytes);
     if (heap->free_bytes - heap->purged_free_bytes <= purge_step(heap))
         return;

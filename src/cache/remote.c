@@ -3,102 +3,127 @@
  * cache: blocks freed by threads that do not own their slab.
  *
  *   freeing thread                                   owner, or whoever holds the heap's lock
- *   outbox: 32 groups of blocks of one bitmap word
- *     -> displaced, or 64 KiB wait: one atomic OR    inbox: take the whole list
- *     -> first into this slab: push it to the          clear the slab's flag
- *        inbox of its owner                            exchange each word of remote bits with 0
+ *   outbox: a message for each of 16 owners
+ *     -> full, displaced, or 64 KiB wait:              inbox: take the whole list
+ *        push it to the owner's inbox                  return each block to its slab
  *
- * The inbox is a list of slabs linked through their records; pushes are compare-and-swap, the only
- * removal takes all, so there is no ABA. A slab is in one inbox at most: whoever sets its flag
- * links it. A slab may change its owner, or be released, while it waits in an inbox: then it is
- * handed on, or dropped. */
+ * The inbox is a list of messages; pushes are compare-and-swap, the only removal takes all, so
+ * there is no ABA. A message goes to the owner of the slab of its first block. A slab may change
+ * its owner while its blocks wait: whoever takes them out sends them on to the owner that their
+ * slab has now. A slab of which a block waits is not empty, so it is not released meanwhile. */
 #include "cache/cache_internal.h"
 
-/* Links a slab into a heap's inbox. */
-static void inbox_link_any(struct hak_heap *heap, struct hak_slab *s)
+#include <string.h>
+
+/* The slab of a block that is on its way. */
+static struct hak_slab *remote_slab(void *p)
 {
-    struct hak_slab *head = hak_load_relaxed(&heap->inbox);
+    size_t slot = hak_slot_of(p);
+    uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
+    if (HAK_UNLIKELY(entry >> HAK_TAG_SHIFT == 0))
+        hak_misuse(HAK_DOUBLE_FREE, p, HAK_CLASSES);
+    return hak_slab_of_slot(slot, hak_class((entry & HAK_KIND_MASK) / 2));
+}
+
+static void inbox_link_any(struct hak_heap *heap, struct hak_message *m)
+{
+    struct hak_message *head = hak_load_relaxed(&heap->inbox);
     do {
-        hak_store_relaxed(&s->inbox_next, head);
-        /* ORDER: [inbox-list] the link; and whoever took the inbox before had given its slabs away
-         * before that */
-    } while (!hak_cas_acq_rel(&heap->inbox, &head, s));
-    hak_add_relaxed(&heap->inbox_slabs, 1u);
+        hak_store_relaxed(&m->next, head);
+        /* ORDER: [inbox-list] the message; and whoever took the inbox before had given its slabs
+         * away before that */
+    } while (!hak_cas_acq_rel(&heap->inbox, &head, m));
+    hak_add_relaxed(&heap->inbox_messages, 1u);
 }
 
-void hak_inbox_push_any(struct hak_slab *s)
+/* Sends a message to the owner of the slab of its first block; returns that heap. */
+static struct hak_heap *remote_send_any(struct hak_message *m)
 {
-    for (;;) {
-        struct hak_heap *owner = hak_load_acquire(&s->owner); /* ORDER: [slab-owner] */
-        if (owner != NULL) {
-            inbox_link_any(owner, s);
-            /* The owner may have given the slab away and taken its inbox for the last time in
-             * between: of two changes of an inbox one comes first, so either that saw the slab, or
-             * this sees the new owner. ORDER: [slab-owner] */
-            if (hak_load_acquire(&s->owner) != owner)
-                hak_inbox_forward_any(owner);
-            return;
-        }
-        /* All blocks have been collected already and the slab was released. Whoever gets it next
-         * may count on the flag. */
-        hak_exchange_acq_rel(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
-        if (hak_load_acquire(&s->owner) == NULL ||    /* ORDER: [slab-owner] */
-            hak_exchange_acq_rel(&s->in_inbox, true)) /* ORDER: [inbox-flag] */
-            return;
+    void *first = m->blocks[HAK_MESSAGE_BLOCKS - 1];
+    struct hak_slab *s = remote_slab(first);
+    struct hak_heap *owner = hak_load_acquire(&s->owner); /* ORDER: [slab-owner] */
+    if (HAK_UNLIKELY(owner == NULL))
+        hak_misuse(HAK_DOUBLE_FREE, first, HAK_CLASSES);
+    if (HAK_UNLIKELY(hak_load_relaxed(&owner->lost))) { /* and its blocks with it */
+        hak_meta_free(m, sizeof *m);
+        return owner;
     }
+    inbox_link_any(owner, m);
+    /* The owner may have given the slab away and taken its inbox for the last time in between: of
+     * two changes of an inbox one comes first, so either that saw the message, or this sees the new
+     * owner. ORDER: [slab-owner] */
+    if (HAK_UNLIKELY(hak_load_acquire(&s->owner) != owner))
+        hak_inbox_forward_any(owner);
+    return owner;
 }
 
-/* Takes all slabs of an inbox. */
-static struct hak_slab *inbox_take_any(struct hak_heap *heap)
+static struct hak_message *inbox_take_any(struct hak_heap *heap)
 {
-    hak_store_relaxed(&heap->inbox_slabs, 0u);
+    hak_store_relaxed(&heap->inbox_messages, 0u);
     return hak_exchange_acq_rel(&heap->inbox, NULL); /* ORDER: [inbox-list] */
-}
-
-/* Takes one slab off a list that inbox_take_any returned. From then on others may link it anywhere.
- */
-static struct hak_slab *inbox_next(struct hak_slab **list)
-{
-    struct hak_slab *s = *list;
-    *list = hak_load_relaxed(&s->inbox_next);
-    hak_exchange_acq_rel(&s->in_inbox,
-                         false); /* ORDER: [inbox-flag] before the bits are looked at */
-    return s;
-}
-
-static void inbox_hand_on(struct hak_slab *s)
-{
-    /* ORDER: [inbox-flag] [slab-owner] */
-    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
-        hak_inbox_push_any(s);
 }
 
 void hak_inbox_forward_any(struct hak_heap *heap)
 {
-    struct hak_slab *list = inbox_take_any(heap);
-    while (list != NULL)
-        inbox_hand_on(inbox_next(&list));
+    struct hak_message *m = inbox_take_any(heap);
+    while (m != NULL) {
+        struct hak_message *next = hak_load_relaxed(&m->next);
+        remote_send_any(m);
+        m = next;
+    }
+}
+
+/* Returns the heap's blocks to their slabs; how many others are left in the message. */
+static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message *m)
+{
+    void **end = m->blocks + HAK_MESSAGE_BLOCKS;
+    unsigned others = 0;
+    unsigned collected = 0;
+    size_t bytes = 0;
+    for (void **at = m->blocks + m->free; at < end;) {
+        size_t slot = hak_slot_of(*at);
+        uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
+        uint32_t kind = entry & HAK_KIND_MASK;
+        if (HAK_UNLIKELY((entry ^ kind) != heap->front.tag)) {
+            m->blocks[others++] = *at++;
+            continue;
+        }
+        const struct hak_class *c = hak_class(kind / 2);
+        struct hak_slab *s = hak_slab_of_slot(slot, c);
+        unsigned put = 1;
+        if (at + 1 < end &&
+            (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & ~(uintptr_t)c->offset_mask) == 0)
+            put = hak_slab_put_streak_owner(s, c, at, (unsigned)(end - at));
+        else
+            hak_slab_put_owner(s, c, *at);
+        if (HAK_UNLIKELY(put == 0))
+            hak_slab_no_block(kind / 2, *at);
+        hak_heap_settle_freed_locked(heap, s);
+        bytes += put * (size_t)c->size_bytes;
+        collected += put;
+        at += put;
+    }
+    hak_count_owner(&heap->stats.collected_blocks, (uint64_t)collected);
+    hak_heap_freed_locked(heap, bytes);
+    if (HAK_UNLIKELY(others != 0)) {
+        m->free = HAK_MESSAGE_BLOCKS - others;
+        memmove(m->blocks + m->free, m->blocks, others * sizeof *m->blocks);
+    }
+    return others;
 }
 
 void hak_heap_collect_locked(struct hak_heap *heap)
 {
     if (hak_load_relaxed(&heap->inbox) == NULL)
         return;
-    struct hak_slab *list = inbox_take_any(heap);
-    while (list != NULL) {
-        struct hak_slab *s = inbox_next(&list);
-        if (hak_load_relaxed(&s->owner) !=
-            heap) { /* only the holder of this lock makes this heap an owner, or no longer one */
-            inbox_hand_on(s);
-            continue;
-        }
-        unsigned blocks = hak_slab_collect_owner(s);
-        hak_count_owner(&heap->stats.collected_blocks, blocks);
-        if (blocks == 0)
-            continue;
-        unsigned cls = s->cls; /* the slab may be gone after the next line */
-        hak_heap_settle_freed_locked(heap, s);
-        hak_heap_freed_locked(heap, cls, blocks);
+    struct hak_message *m = inbox_take_any(heap);
+    while (m != NULL) {
+        struct hak_message *next = hak_load_relaxed(&m->next);
+        if (HAK_UNLIKELY(remote_collect_locked(heap, m) != 0))
+            remote_send_any(m);
+        else
+            hak_meta_free(m, sizeof *m);
+        m = next;
     }
 }
 
@@ -118,79 +143,83 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-/* Most owners that run collect before this many slabs wait for them. This one sleeps, or only
- * frees: whoever frees the next of its blocks does it instead. With 16, threads that free blocks of
- * each other's at random collected for each other all the time. */
-#define INBOX_MOST_SLABS 64u
+/* Most owners that run collect before this many messages wait for them. This one sleeps, or only
+ * frees: whoever frees the next of its blocks does it instead. */
+#define INBOX_MOST_MESSAGES 64u
 
-static void outbox_collect_for_owner(struct hak_heap *heap, struct hak_slab *s)
+static void outbox_send(struct hak_heap *heap, struct hak_outbox *o)
 {
-    /* Heaps are never unmapped; this one may be new. ORDER: [slab-owner] */
-    struct hak_heap *owner = hak_load_acquire(&s->owner);
-    if (owner != NULL && hak_load_relaxed(&owner->inbox_slabs) >= INBOX_MOST_SLABS &&
+    struct hak_message *m = o->message;
+    m->free = o->free;
+    hak_count_owner(&heap->stats.remote_frees, (uint64_t)(HAK_MESSAGE_BLOCKS - o->free));
+    hak_count_owner(&heap->stats.remote_sends, 1u);
+    *o = (struct hak_outbox){0};
+    struct hak_heap *owner = remote_send_any(m);
+    if (hak_load_relaxed(&owner->inbox_messages) >= INBOX_MOST_MESSAGES &&
         hak_heap_try_collect_any(owner))
         hak_count_owner(&heap->stats.collected_for_others, 1u);
 }
 
-static void outbox_send(struct hak_heap *heap, struct hak_outbox_group *g,
-                        struct hak_outbox_group next)
-{
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): only the number of its slot is wanted */
-    struct hak_slab *s = hak_slab_record(hak_slot_of((void *)g->place));
-    unsigned word = g->place % HAK_SLOT_BYTES;
-    hak_count_owner(&heap->stats.remote_frees, hak_popcount64(g->blocks));
-    hak_count_owner(&heap->stats.remote_sends, 1u);
-    bool first = hak_slab_free_remote_any(s, word, g->blocks);
-    *g = next;
-    if (!first)
-        return;
-    hak_inbox_push_any(s);
-    outbox_collect_for_owner(heap, s);
-}
-
 void hak_outbox_flush(struct hak_heap *heap)
 {
-    for (unsigned i = 0; i < HAK_OUTBOX_GROUPS; i++)
-        if (heap->outbox[i].place != 0)
-            outbox_send(heap, &heap->outbox[i], (struct hak_outbox_group){0});
+    for (unsigned i = 0; i < HAK_OUTBOXES; i++)
+        if (heap->outbox[i].message != NULL)
+            outbox_send(heap, &heap->outbox[i]);
     heap->outbox_bytes = 0;
     hak_cache_collect_orphans();
     hak_cache_tick_any();
 }
 
-void hak_cache_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
-                               uint64_t blocks)
+bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p)
 {
-    const struct hak_outbox_group next = {place, blocks};
-    if (g->place != 0)
-        outbox_send(heap, g, next);
-    else
-        *g = next;
+    struct hak_outbox *o = hak_outbox_of(heap, entry);
+    if (o->message != NULL && (o->free == 0 || o->tag != entry >> HAK_TAG_SHIFT))
+        outbox_send(heap, o);
+    if (o->message == NULL) {
+        struct hak_message *m = hak_meta_alloc(sizeof *m);
+        if (m == NULL)
+            return false;
+        *o = (struct hak_outbox){m, entry >> HAK_TAG_SHIFT, HAK_MESSAGE_BLOCKS};
+    }
+    o->message->blocks[--o->free] = p;
+    heap->outbox_bytes += hak_class((entry & HAK_KIND_MASK) / 2)->size_bytes;
+    return true;
 }
 
-/* It is time to send everything, or something is wrong with p. */
-void hak_cache_free_remote(struct hak_heap *heap, unsigned cls, void *p)
+/* There is no room for p in a message that waits, or so much waits that all of it is sent. */
+void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
-    unsigned index = hak_block_checked_index(cls, p);
-    struct hak_outbox_group *g = hak_outbox_group_of(heap, p);
-    uintptr_t place = hak_outbox_place(cls, p, index);
-    uint64_t bit = 1ull << (index % 64);
-    if (g->place == place && (g->blocks & bit))
-        hak_misuse(HAK_DOUBLE_FREE, p, cls);
-    if (g->place == place)
-        g->blocks |= bit;
-    else
-        hak_cache_displace_remote(heap, g, place, bit);
-    heap->outbox_bytes += hak_class(cls)->size_bytes;
+    unsigned cls = (entry & HAK_KIND_MASK) / 2;
+    hak_block_checked_index(cls, p);
+    if (HAK_UNLIKELY(!hak_outbox_try_add(heap, entry, p)))
+        hak_cache_free_direct(cls, p);
     if (heap->outbox_bytes >= HAK_OUTBOX_MAX_BYTES)
         hak_outbox_flush(heap);
 }
 
-void hak_cache_shared_free(unsigned cls, void *p)
+/* True when the heap has taken the block, which was not so when the slab has changed its owner. */
+static bool remote_try_return(struct hak_heap *owner, struct hak_slab *s, void *p)
+{
+    if (!hak_heap_lock_whole(owner))
+        return true; /* a fork left it half changed: the block is lost with it */
+    bool owned = hak_load_relaxed(&s->owner) == owner;
+    if (owned) {
+        const struct hak_class *c = hak_class(s->cls);
+        hak_slab_put_owner(s, c, p);
+        hak_heap_settle_freed_locked(owner, s);
+        hak_heap_freed_locked(owner, c->size_bytes);
+    }
+    hak_unlock(&owner->lock);
+    return owned;
+}
+
+void hak_cache_free_direct(unsigned cls, void *p)
 {
     struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
-    unsigned index = hak_block_checked_index(cls, p);
-    if (hak_slab_free_remote_any(s, index / 64, 1ull << (index % 64)))
-        hak_inbox_push_any(s);
-    hak_cache_collect_orphans();
+    struct hak_heap *owner;
+    do {
+        owner = hak_load_acquire(&s->owner); /* ORDER: [slab-owner] */
+        if (owner == NULL)
+            hak_misuse(HAK_DOUBLE_FREE, p, cls);
+    } while (!remote_try_return(owner, s, p));
 }

@@ -45,7 +45,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     slabs_set_map(s, heap->front.tag | (uint32_t)s->cls * 2u);
     /* ORDER: [slab-owner] the heap is whole; and this is before the inbox of the former owner is
-     * taken for the last time: see hak_inbox_push_any */
+     * taken for the last time: see remote_send_any */
     hak_store_release(&s->owner, heap);
     heap->slab_bytes += hak_class(s->cls)->slots * HAK_SLOT_BYTES;
     heap->free_bytes += hak_slab_free_bytes(s);
@@ -56,7 +56,6 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     const struct hak_class *c = hak_class(s->cls);
-    hak_slab_end_owner(s);
     hak_heap_disown_locked(heap, s);
     hak_store_release(&s->owner, NULL); /* ORDER: [slab-owner] */
     slabs_set_map(s, 0);
@@ -142,7 +141,7 @@ static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak
     if (s != NULL)
         slabs_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
-    if (s != NULL) /* what was pushed before the slab had its new owner */
+    if (s != NULL) /* what was sent before the slab had its new owner */
         hak_inbox_forward_any(from);
     return s;
 }

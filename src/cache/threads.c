@@ -173,7 +173,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     threads_move_slabs_locked(heap, hak_orphans);
     hak_unlock(&hak_orphans->lock);
     hak_unlock(&heap->lock);
-    hak_inbox_forward_any(heap); /* what was pushed before the slabs had their new owner */
+    hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
     hak_cache_collect_orphans();
 }
 

@@ -68,10 +68,6 @@ void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero);
  * done. */
 bool hak_heap_free_slow(void *p);
 
-/* hak_cache_displace_remote, and now and then the tick. */
-void hak_heap_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g, uintptr_t place,
-                              uint64_t blocks);
-
 /* Frees a block of another thread's slab that can wait with others. False: anything else (NULL
  * included), nothing was done. */
 HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(void *p)
@@ -84,8 +80,7 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(void *p)
     uint32_t kind = entry & HAK_KIND_MASK;
     if (HAK_UNLIKELY(entry == 0 || kind >= HAK_KIND_CLASSES || (entry ^ front->tag) == kind))
         return false;
-    return hak_cache_try_free_remote(hak_heap_of_front(front), kind / 2, p,
-                                     hak_heap_displace_remote);
+    return hak_cache_try_free_remote(hak_heap_of_front(front), entry, p);
 }
 void *hak_heap_calloc(size_t bytes);
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site);

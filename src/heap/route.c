@@ -37,28 +37,13 @@ static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
         hak_heap_tick_any();
 }
 
-/* Threads that only free blocks of others come by here. */
-static void route_tick_of_sends(struct hak_heap *heap, uint64_t sends_before)
+static void route_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
-    if (HAK_UNLIKELY((hak_load_relaxed(&heap->stats.remote_sends) ^ sends_before) >=
-                     HAK_TICK_CALLS))
+    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
+    hak_cache_free_remote(heap, entry, p);
+    /* Threads that only free blocks of others come by here. */
+    if (HAK_UNLIKELY((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= HAK_TICK_CALLS))
         hak_heap_tick_any();
-}
-
-static void route_free_remote(struct hak_heap *heap, unsigned cls, void *p)
-{
-    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
-    hak_cache_free_remote(heap, cls, p);
-    route_tick_of_sends(heap, sends);
-}
-
-HAK_NOINLINE void hak_heap_displace_remote(struct hak_heap *heap, struct hak_outbox_group *g,
-                                           uintptr_t place, uint64_t blocks)
-{
-    hak_heap_notice_fork();
-    uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
-    hak_cache_displace_remote(heap, g, place, blocks);
-    route_tick_of_sends(heap, sends);
 }
 
 /* What somebody asked for, and where from. */
@@ -241,7 +226,7 @@ static HAK_NOINLINE void route_free_unready(void *p, uint32_t entry)
     struct hak_heap *heap = hak_heap_self_slow();
     uint32_t kind = entry & HAK_KIND_MASK;
     if (heap == NULL) {
-        hak_cache_shared_free(kind / 2, p);
+        hak_cache_free_direct(kind / 2, p);
         return;
     }
     hak_cache_refresh(heap);
@@ -278,7 +263,7 @@ bool hak_heap_free_slow(void *p)
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);
     else if ((entry ^ front->tag) != kind)
-        route_free_remote(hak_heap_of_front(front), kind / 2, p);
+        route_free_remote(hak_heap_of_front(front), entry, p);
     else
         route_overflow(hak_heap_of_front(front), kind / 2, p);
     return true;

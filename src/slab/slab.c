@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: making slabs, taking and returning blocks, frees from other threads. See slab.h. */
+ * slab: making slabs, taking blocks, giving free pages back. See slab.h. */
 #include "slab/slab.h"
 
-#define BITS_SMALL_BYTES 256u /* free and remote bits of up to 1,024 blocks */
-#define BITS_LARGE_BYTES 1024u
+#define BITS_SMALL_BYTES 128u /* of up to 1,024 blocks */
+#define BITS_LARGE_BYTES 512u
 #define BITS_SMALL_AT ((size_t)HAK_SLOTS * sizeof(struct hak_slab))
 #define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
 _Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES,
                "the meta is just these areas");
-/* Any thread may look at a record at any time, and a late visitor sets its flag; the bits are
- * changed only while a block of the slab lives, and are cleared before the first one does. */
+/* Any thread may ask a record for its owner at any time; the bits are cleared before the slab is
+ * used. */
 _Static_assert(BITS_SMALL_AT == HAK_META_KEPT_BYTES, "records live for ever, bits need not");
 
-/* Finds the places of a slab's bits; free and remote bits on cache lines of their own. */
-static void slab_place_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
+static _Atomic(uint64_t) *slab_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
 {
-    if (c->inline_bits) {
-        s->free_bits = &s->free_word;
-        s->remote_bits = &s->remote_word;
-        return;
-    }
+    if (c->inline_bits)
+        return &s->free_word;
+    bool small = c->blocks <= BITS_SMALL_BYTES * 8;
     char *meta = hak_space_meta() + slot / HAK_SLOTS * HAK_META_BYTES;
-    bool small = c->blocks <= BITS_SMALL_BYTES * 4;
-    size_t bytes = small ? BITS_SMALL_BYTES : BITS_LARGE_BYTES;
-    char *bits = meta + (small ? BITS_SMALL_AT : BITS_LARGE_AT) + slot % HAK_SLOTS * bytes;
-    s->free_bits = (_Atomic(uint64_t) *)(void *)bits;
-    s->remote_bits = (_Atomic(uint64_t) *)(void *)(bits + bytes / 2);
+    char *bits = meta + (small ? BITS_SMALL_AT + slot % HAK_SLOTS * BITS_SMALL_BYTES
+                               : BITS_LARGE_AT + slot % HAK_SLOTS * BITS_LARGE_BYTES);
+    return (_Atomic(uint64_t) *)(void *)bits;
 }
 
 /* Hardened build: all blocks of a slab of few are there from the beginning, to be chosen among. */
@@ -50,11 +45,9 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     s->purged_free_blocks = s->seen_free_blocks = 0;
     hak_store_relaxed(&s->carved, (uint16_t)0);
     hak_store_relaxed(&s->free_blocks, (uint16_t)0);
-    slab_place_bits(s, slot, c);
-    for (unsigned w = 0; w < hak_slab_words(c); w++) {
+    s->free_bits = slab_bits(s, slot, c);
+    for (unsigned w = 0; w < hak_slab_words(c); w++)
         hak_store_relaxed(&s->free_bits[w], (uint64_t)0);
-        hak_store_relaxed(&s->remote_bits[w], (uint64_t)0);
-    }
     if (HAK_HARDENED && c->inline_bits && c->size_bytes > HAK_TINY_MAX)
         slab_carve_all(s, c);
     return s;
@@ -131,65 +124,6 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
     return got;
 }
 
-static void *slab_block(const struct hak_slab *s, unsigned index)
-{
-    return s->base + (size_t)index * hak_class(s->cls)->size_bytes;
-}
-
-/* Blocks of a bitmap word were freed that were free already. */
-static _Noreturn void slab_freed_twice(const struct hak_slab *s, unsigned word, uint64_t blocks)
-{
-    hak_misuse(HAK_DOUBLE_FREE, slab_block(s, word * 64 + hak_ctz64(blocks)), s->cls);
-}
-
-bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks)
-{
-    /* ORDER: [remote-bits] what the program wrote to the blocks comes before; the collector's
-     * exchange sees it */
-    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
-    if (HAK_UNLIKELY(before & blocks))
-        slab_freed_twice(s, word, before & blocks);
-    /* ORDER: [inbox-flag] after the bits: either the flag is found clear and the slab is pushed, or
-     * whoever clears it looks at the bits after that */
-    return !hak_exchange_acq_rel(&s->in_inbox, true);
-}
-
-unsigned hak_slab_collect_owner(struct hak_slab *s)
-{
-    const struct hak_class *c = hak_class(s->cls);
-    unsigned carved = hak_load_relaxed(&s->carved);
-    unsigned collected = 0;
-    for (unsigned w = 0; w < hak_slab_words(c); w++) {
-        if (hak_load_relaxed(&s->remote_bits[w]) == 0)
-            continue;
-        uint64_t bits =
-            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
-        uint64_t free = hak_load_relaxed(&s->free_bits[w]);
-        unsigned last = w * 64 + hak_log2_floor(bits);
-        if (HAK_UNLIKELY(bits & free))
-            slab_freed_twice(s, w, bits & free);
-        if (HAK_UNLIKELY(last >= carved))
-            hak_misuse(HAK_NEVER_ALLOCATED, slab_block(s, last), s->cls);
-        hak_store_relaxed(&s->free_bits[w], bits | free);
-        collected += hak_popcount64(bits);
-        if (w < s->first_word)
-            s->first_word = (uint8_t)w;
-    }
-    hak_count_owner(&s->free_blocks, (uint16_t)collected);
-    if (HAK_CHECKS)
-        hak_slab_verify_owner(s);
-    return collected;
-}
-
-void hak_slab_end_owner(const struct hak_slab *s)
-{
-    for (unsigned w = 0; w < hak_slab_words(hak_class(s->cls)); w++) {
-        uint64_t bits = hak_load_relaxed(&s->remote_bits[w]);
-        if (HAK_UNLIKELY(bits != 0))
-            slab_freed_twice(s, w, bits);
-    }
-}
-
 /* The first block at or after `from` whose free bit is `free`; `carved` if there is none. */
 static unsigned slab_next(const struct hak_slab *s, unsigned from, unsigned carved, bool free)
 {
@@ -241,11 +175,15 @@ _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls)
     hak_text_hex(&text, (uintptr_t)p);
     hak_text_string(&text, " (");
     hak_text_string(&text, reasons[what]);
-    hak_text_string(&text, "size class ");
-    hak_text_decimal(&text, cls);
-    hak_text_string(&text, ", ");
-    hak_text_decimal(&text, hak_class(cls)->size_bytes);
-    hak_text_string(&text, " bytes)");
+    if (cls < HAK_CLASSES) {
+        hak_text_string(&text, "size class ");
+        hak_text_decimal(&text, cls);
+        hak_text_string(&text, ", ");
+        hak_text_decimal(&text, hak_class(cls)->size_bytes);
+        hak_text_string(&text, " bytes)");
+    } else {
+        hak_text_string(&text, "all of its slab was free)");
+    }
     hak_os_die(line);
 }
 

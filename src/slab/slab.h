@@ -3,8 +3,8 @@
  * slab: entry header. A slab is a run of slots cut into blocks of one class. Everything that is
  * known of it stands in its record and two bitmaps, all of them beside the superslab, none in it:
  *
- *   meta of a superslab, 44 KiB:  | 32 records, 128 bytes each | 32 x 256 bytes of bits | 32 x 1
- * KiB of bits |
+ *   meta of a superslab, 24 KiB:
+ *     | 32 records, 128 bytes each | 32 x 128 bytes of bits | 32 x 512 bytes of bits |
  *
  * Classes of up to 64 blocks keep their bits in the record; up to 1,024 blocks in the first area;
  * the rest in the second. A run's record is that of its first slot. Pages of the meta that no slab
@@ -12,11 +12,10 @@
  *
  *   carved   blocks [0, carved) have been handed out at least once
  *   free     bit set: the block is in the slab, free (never set beyond carved)
- *   remote   bit set: freed by a thread that does not own the slab, not yet collected
  *
- * A block in a thread's bin counts as used. The owner part of a record belongs to whoever holds the
- * lock of the heap that owns the slab; the part for any thread is atomic. Records live for ever, so
- * a late visitor reads valid memory.
+ * A block in a thread's bin, or on its way from a thread that does not own the slab, counts as
+ * used. A record belongs to whoever holds the lock of the heap that owns the slab; any thread may
+ * ask who that is. Records live for ever, so a late visitor reads valid memory.
  *
  * Called by large (which keeps its blocks' records here) and cache. Never takes a lock, never maps
  * memory. */
@@ -28,7 +27,7 @@ struct hak_heap; /* who owns a slab: known to the cache layer, a name here */
 
 enum hak_misuse { HAK_DOUBLE_FREE, HAK_INTERIOR_FREE, HAK_NEVER_ALLOCATED };
 
-/* One line on stderr, then SIGABRT. */
+/* One line on stderr, then SIGABRT. HAK_CLASSES: the class is not known, as the slab is gone. */
 _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls);
 /* The same for an address in a slab of a class at which no block is: inside one, or none yet. */
 _Noreturn void hak_slab_no_block(unsigned cls, const void *p);
@@ -56,15 +55,11 @@ struct hak_slab {
     uint8_t group;              /* of the heap that took it from the pool: see cache.h */
     uint8_t purged_least_pages; /* with what its free pages were given back last */
     uint16_t settle_at;         /* so few blocks in use that it belongs into another list */
-    /* Any thread. */
+    /* Any thread reads. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
-    _Atomic(struct hak_slab *) inbox_next;
-    _Atomic(uint64_t) *remote_bits;
-    _Atomic(uint64_t) remote_word;
-    _Atomic(bool) in_inbox;
-    struct hak_note note; /* large blocks only */
+    struct hak_note note;                                      /* large blocks only */
 };
-_Static_assert(sizeof(struct hak_slab) == 128, "an owner's line and a line for any thread");
+_Static_assert(sizeof(struct hak_slab) == 128, "indexed with a shift");
 
 /* The record of a slot. */
 static inline struct hak_slab *hak_slab_record(size_t slot)
@@ -84,7 +79,7 @@ static inline unsigned hak_slab_words(const struct hak_class *c)
     return (c->blocks + 63u) / 64u;
 }
 
-/* Blocks in use, those in bins and those freed remotely but not collected included. */
+/* Blocks in use, those in bins and on their way from other threads included. */
 static inline unsigned hak_slab_used_blocks(const struct hak_slab *s)
 {
     return (unsigned)hak_load_relaxed(&s->carved) - hak_load_relaxed(&s->free_blocks);
@@ -115,10 +110,6 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
  * them). Of up to 16, fresh ones only up to the end of a page that the first of them touches.
  * Returns how many; *fresh_zero says that all of them read as zero. */
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
-
-/* Any thread, lock-free: returns blocks of one bitmap word. True when the caller has to put the
- * slab into its owner's inbox. */
-bool hak_slab_free_remote_any(struct hak_slab *s, unsigned word, uint64_t blocks);
 
 /* Any thread: the index of the block of a slab's class that begins at p; reports misuse and does
  * not return if none does. */
@@ -177,14 +168,6 @@ static inline unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struc
     hak_count_owner(&s->free_blocks, (uint16_t)put);
     return put;
 }
-
-/* Moves what other threads have freed to the free bits. Returns the number of blocks. The inbox
- * flag is the caller's. */
-unsigned hak_slab_collect_owner(struct hak_slab *s);
-
-/* Before a slab of which no block is in use is released: what another thread has freed, too, was
- * freed twice. Reports it and does not return. */
-void hak_slab_end_owner(const struct hak_slab *s);
 
 /* Gives the pages in which no block is in use back to the system, where at least `least_pages` of
  * them lie side by side; they stay mapped, and blocks in them free. Returns the bytes; 0 also if

@@ -25,7 +25,7 @@
 #define HAK_SUPERSLAB_BYTES ((size_t)1 << HAK_SUPERSLAB_SHIFT)
 #define HAK_SLOTS 32 /* slots in a superslab */
 #define HAK_RECORD_BYTES ((size_t)64)
-#define HAK_META_BYTES ((size_t)11 * HAK_PAGE_BYTES)
+#define HAK_META_BYTES ((size_t)6 * HAK_PAGE_BYTES)
 #define HAK_META_KEPT_BYTES HAK_PAGE_BYTES /* of these: see hak_space_try_forget_meta */
 /* Hardened build: words for each slot, as many as the smallest blocks need. */
 #define HAK_WORD_SHIFT 4

@@ -52,9 +52,9 @@
      ROOT_AT(30, hak_heap, classes) + ROOT_AT(31, hak_class_heap, lists) +                         \
      ROOT_AT(32, hak_front, tag) + ROOT_AT(33, hak_slab, free_word) +                              \
      ROOT_AT(34, hak_slab, carved) + ROOT_AT(35, hak_slab, large_bytes) +                          \
-     ROOT_AT(36, hak_slab, remote_word) + ROOT_AT(37, hak_superslab, missing) +                    \
+     ROOT_AT(36, hak_slab, owner) + ROOT_AT(37, hak_superslab, missing) +                          \
      ROOT_AT(38, hak_superslab, released_ns) + ROOT_AT(39, hak_superslab, label) +                 \
-     ROOT_AT(40, hak_front, map) + ROOT_AT(41, hak_heap, inbox_slabs) +                            \
+     ROOT_AT(40, hak_front, map) + ROOT_AT(41, hak_heap, inbox_messages) +                         \
      ROOT_AT(42, hak_heap, free_bytes) + ROOT_AT(43, hak_meter, blocks) +                          \
      ROOT_AT(44, hak_note, small_bytes) + ROOT_AT(45, hak_front, meter) +                          \
      ROOT_AT(46, hak_heap, group) + ROOT_AT(47, hak_slab, large_sample) +                          \

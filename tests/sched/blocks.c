@@ -98,10 +98,10 @@ void blocks_free(struct hak_heap *heap, void *p)
     SCHED_CHECK(kind < HAK_KIND_CLASSES && hak_class(kind / 2)->size_bytes == bytes,
                 "the map has another class for block %p: entry %x", p, entry);
     if (heap == NULL) {
-        hak_cache_shared_free(kind / 2, p);
+        hak_cache_free_direct(kind / 2, p);
     } else if ((entry ^ heap->front.tag) != kind) {
-        if (!hak_cache_try_free_remote(heap, kind / 2, p, hak_cache_displace_remote))
-            hak_cache_free_remote(heap, kind / 2, p);
+        if (!hak_cache_try_free_remote(heap, entry, p))
+            hak_cache_free_remote(heap, entry, p);
     } else if (!hak_cache_push(&heap->front, kind, p)) {
         hak_cache_overflow(heap, kind / 2, p);
     }
@@ -127,6 +127,32 @@ static struct hak_slab *blocks_slab(const void *p, unsigned *index)
     return hak_slab_of_slot(slot, hak_class(cls));
 }
 
+static bool message_has(const struct hak_message *m, unsigned from, const void *p)
+{
+    for (unsigned i = from; m != NULL && i < HAK_MESSAGE_BLOCKS; i++)
+        if (m->blocks[i] == p)
+            return true;
+    return false;
+}
+
+/* Whether a block waits in an outbox or an inbox. */
+static bool blocks_is_sent(const void *p)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        for (unsigned i = 0; i < HAK_OUTBOXES; i++)
+            if (message_has(h->outbox[i].message, h->outbox[i].free, p))
+                return true;
+        unsigned waiting = 0;
+        for (struct hak_message *m = hak_load_relaxed(&h->inbox); m != NULL;
+             m = hak_load_relaxed(&m->next)) {
+            SCHED_CHECK(++waiting < 64, "an inbox goes round");
+            if (message_has(m, m->free, p))
+                return true;
+        }
+    }
+    return false;
+}
+
 void blocks_between(void)
 {
     for (unsigned i = 0; i < LIVE_MAX; i++) {
@@ -141,8 +167,8 @@ void blocks_between(void)
                     "block %p is in use, its slab has another class", (void *)live[i].p);
         SCHED_CHECK(!(hak_load_relaxed(&s->free_bits[index / 64]) & bit),
                     "block %p is in use and free", (void *)live[i].p);
-        SCHED_CHECK(!(hak_load_relaxed(&s->remote_bits[index / 64]) & bit),
-                    "block %p is in use and was freed", (void *)live[i].p);
+        SCHED_CHECK(!blocks_is_sent(live[i].p), "block %p is in use and was freed",
+                    (void *)live[i].p);
     }
 }
 
@@ -162,20 +188,15 @@ static size_t verify_heap(struct hak_heap *h, bool usable)
     size_t slots = 0;
     size_t free_bytes = 0;
     unsigned waiting = 0;
-    for (struct hak_slab *s = hak_load_relaxed(&h->inbox); s != NULL;
-         s = hak_load_relaxed(&s->inbox_next))
-        SCHED_CHECK(++waiting < 64 && hak_load_relaxed(&s->in_inbox), "the inbox is broken");
-    SCHED_CHECK(!usable || waiting == 0, "%u slabs wait in an inbox", waiting);
+    for (struct hak_message *m = hak_load_relaxed(&h->inbox); m != NULL;
+         m = hak_load_relaxed(&m->next))
+        SCHED_CHECK(++waiting < 64 && m->free < HAK_MESSAGE_BLOCKS, "the inbox is broken");
+    SCHED_CHECK(!usable || waiting == 0, "%u messages wait in an inbox", waiting);
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             for (struct hak_slab *s = h->classes[cls].lists[list]; s != NULL; s = s->next) {
                 SCHED_CHECK(slots < 1000, "a list of slabs goes round");
                 verify_slab(h, s, cls);
-                for (unsigned w = 0; w < hak_slab_words(hak_class(cls)) && usable; w++)
-                    SCHED_CHECK(hak_load_relaxed(&s->remote_bits[w]) == 0,
-                                "freed blocks do not become usable");
-                SCHED_CHECK(!usable || !hak_load_relaxed(&s->in_inbox),
-                            "a slab that is in no inbox has its flag set");
                 slots += hak_class(cls)->slots;
                 free_bytes += hak_slab_free_bytes(s);
             }

@@ -148,7 +148,8 @@ static void reuse_run(unsigned who)
     hak_cache_flush(heap);
 }
 
-/* --- a slab is released while somebody pushes it, made anew, and freed into again --- */
+/* --- a slab is released while somebody sends its last block, made anew, and freed into again ---
+ */
 
 static void released_setup(void)
 {
@@ -181,15 +182,15 @@ static void released_run(unsigned who)
 
 static void heapless_setup(void)
 {
-    blocks_start(2);
+    blocks_start(1);
     give(2, BIG);
     blocks_leave(0);
 }
 
 static void heapless_run(unsigned who)
 {
-    if (who == 2) {
-        struct hak_heap *heap = blocks_enter(1);
+    if (who == 2) { /* a heap that the others have not heard of */
+        struct hak_heap *heap = blocks_begin(1);
         blocks_free(heap, given[0]);
         hak_outbox_flush(heap);
         void *p = blocks_allocate(heap, BIG);
@@ -313,7 +314,7 @@ static void pass_run(unsigned who)
         }
 }
 
-/* --- several slabs wait in inboxes, which are taken, forwarded and taken again --- */
+/* --- several messages wait in inboxes, which are taken, forwarded and taken again --- */
 
 static void lists_setup(void)
 {
@@ -373,7 +374,7 @@ const struct scenario blocks_scenarios[] = {
      newcomers_run, blocks_between, blocks_verify},
     {"blocks_reuse", "a slab is emptied from afar and made anew for another class", 3, reuse_setup,
      reuse_run, blocks_between, blocks_verify},
-    {"blocks_released", "a slab is released while somebody pushes it, and made anew", 3,
+    {"blocks_released", "a slab is released while its last block is sent, and made anew", 3,
      released_setup, released_run, blocks_between, blocks_verify},
     {"blocks_heapless", "threads without a heap", 3, heapless_setup, heapless_run, blocks_between,
      blocks_verify},
@@ -385,7 +386,7 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_pass", "one thread makes blocks, two others free them", 3, pass_setup, pass_run,
      blocks_between, blocks_verify},
-    {"blocks_lists", "several slabs in inboxes whose owner ends", 3, lists_setup, lists_run,
+    {"blocks_lists", "several messages in inboxes whose owner ends", 3, lists_setup, lists_run,
      blocks_between, blocks_verify},
     {"blocks_takeover", "two threads take over a slab whose owner frees too", 3, takeover_setup,
      takeover_run, blocks_between, blocks_verify},

@@ -21,15 +21,6 @@ class Mistake:
 
 
 MISTAKES = (
-    Mistake("count_before_store", "collected blocks are counted before the bits are taken", "slab/slab.c", ((
-        """        uint64_t bits =
-            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
-""",
-        """        unsigned early = hak_popcount64(hak_load_relaxed(&s->remote_bits[w]));
-        uint64_t bits = hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0);
-"""), (
-        "collected += hak_popcount64(bits);",
-        "collected += early;")), "blocks_freers"),
     Mistake("counted_after_release", "EMPTY slots are counted after they can be acquired", "pool/acquire.c", ((
         """        hak_and_relaxed(&s->state, ~(mask << 32));
     else
@@ -165,37 +156,6 @@ MISTAKES = (
         uint64_t same = state;
         if (pool_try_claim(s, &same, mask)) {
             *slot"""),), "slots_last"),
-    Mistake("flag_cleared_after_scan", "the inbox flag is cleared after the remote bits were looked at",
-            "cache/remote.c", ((
-                """    hak_exchange_acq_rel(&s->in_inbox,
-                         false); /* ORDER: [inbox-flag] before the bits are looked at */
-    return s;
-""",
-                """    return s;
-"""), (
-                    """    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
-""",
-                    """    hak_exchange_acq_rel(&s->in_inbox, false);
-    if (hak_load_acquire(&s->owner) != NULL && !hak_exchange_acq_rel(&s->in_inbox, true))
-"""), (
-                        "        unsigned blocks = hak_slab_collect_owner(s);\n",
-                        "        unsigned blocks = hak_slab_collect_owner(s);\n"
-                        "        hak_exchange_acq_rel(&s->in_inbox, false);\n")), "blocks_freers"),
-    Mistake("link_read_after_flag", "the next slab of a list is read after the flag was cleared", "cache/remote.c", ((
-        """    *list = hak_load_relaxed(&s->inbox_next);
-    hak_exchange_acq_rel(&s->in_inbox,
-                         false); /* ORDER: [inbox-flag] before the bits are looked at */
-""",
-        """    hak_exchange_acq_rel(&s->in_inbox, false);
-    *list = hak_load_relaxed(&s->inbox_next);
-"""),), "blocks_lists"),
-    Mistake("stale_class", "the class of a slab is read after it may have been released and made anew",
-            "cache/remote.c", ((
-                """        hak_heap_freed_locked(heap, cls, blocks);
-""",
-                """        (void)cls;
-        hak_heap_freed_locked(heap, s->cls, blocks);
-"""),), "blocks_reuse"),
     Mistake("map_cleared_late", "the map entries of a slab are cleared after its slots were given back",
             "cache/slabs.c", ((
                 """    slabs_set_map(s, 0);
@@ -213,10 +173,6 @@ MISTAKES = (
 """,
             """    return s;
 """)), "blocks_adopt"),
-    Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
-        "        hak_heap_settle_freed_locked(heap, s);\n",
-        "        if (hak_slab_used_blocks(s) != 0)\n            hak_heap_settle_freed_locked(heap, s);\n"),),
-            "blocks_freers"),
     Mistake("retired_popped_by_cas",
             "the newest retired superslab is popped as from a lock-free stack: link read, then newest compared "
             "and set; ABA", "pool/retired.c", ((
@@ -244,14 +200,62 @@ MISTAKES = (
         hak_unlock(&hak_pool.retired_lock);
     }
 """),), "slots_pop", strong=True),
+    Mistake("inbox_taken_by_store", "the inbox is loaded, then emptied by a store", "cache/remote.c", ((
+        "    return hak_exchange_acq_rel(&heap->inbox, NULL); /* ORDER: [inbox-list] */\n",
+        "    struct hak_message *all = hak_load_acquire(&heap->inbox);\n"
+        "    hak_store_release(&heap->inbox, NULL);\n"
+        "    return all;\n"),), "blocks_freers"),
+    Mistake("inbox_pushed_by_store", "a message is pushed by a load and a store", "cache/remote.c", ((
+        "    } while (!hak_cas_acq_rel(&heap->inbox, &head, m));\n",
+        "        hak_store_release(&heap->inbox, m);\n"
+        "    } while (false);\n"),), "blocks_freers"),
+    Mistake("linked_after_push", "a message gets its link after it was pushed", "cache/remote.c", ((
+        "        hak_store_relaxed(&m->next, head);\n", ""), (
+            "    } while (!hak_cas_acq_rel(&heap->inbox, &head, m));\n",
+            "    } while (!hak_cas_acq_rel(&heap->inbox, &head, m));\n"
+            "    hak_store_relaxed(&m->next, head);\n")), "blocks_lists"),
+    Mistake("next_read_late", "the next message of a list is read when this one was sent on", "cache/remote.c", ((
+        """        struct hak_message *next = hak_load_relaxed(&m->next);
+        remote_send_any(m);
+        m = next;
+""",
+        """        remote_send_any(m);
+        m = hak_load_relaxed(&m->next);
+"""),), "blocks_lists"),
+    Mistake("stale_class", "the class of a slab is read after it may have been released and made anew",
+            "cache/remote.c", ((
+                "        bytes += put * (size_t)c->size_bytes;\n",
+                "        bytes += put * (size_t)hak_class(s->cls)->size_bytes;\n"),), "blocks_reuse"),
+    Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
+        """        hak_heap_settle_freed_locked(heap, s);
+        bytes""",
+        """        if (hak_slab_used_blocks(s) != 0)
+            hak_heap_settle_freed_locked(heap, s);
+        bytes"""),), "blocks_freers"),
     Mistake("push_without_recheck", "the owner changes while a flush is under way, and the push does not look again",
             "cache/remote.c", ((
-                """            if (hak_load_acquire(&s->owner) != owner)
-                hak_inbox_forward_any(owner);
+                """    if (HAK_UNLIKELY(hak_load_acquire(&s->owner) != owner))
+        hak_inbox_forward_any(owner);
 """, ""),), "blocks_ends"),
+    Mistake("collects_any_owner", "collecting takes blocks whose slab has another owner by now", "cache/remote.c", ((
+        "        if (HAK_UNLIKELY((entry ^ kind) != heap->front.tag)) {\n",
+        "        if (HAK_UNLIKELY(entry == 0)) {\n"),), "blocks_ends"),
+    Mistake("others_dropped", "what a message has of another heap's blocks is not sent on", "cache/remote.c", ((
+        """        if (HAK_UNLIKELY(remote_collect_locked(heap, m) != 0))
+            remote_send_any(m);
+        else
+            hak_meta_free(m, sizeof *m);
+""",
+        """        remote_collect_locked(heap, m);
+        hak_meta_free(m, sizeof *m);
+"""),), "blocks_ends"),
+    Mistake("direct_without_recheck", "a thread without a heap waits for the owner's lock and does not look again",
+            "cache/remote.c", ((
+                "    bool owned = hak_load_relaxed(&s->owner) == owner;\n",
+                "    bool owned = true;\n"),), "blocks_heapless"),
     Mistake("forwarded_before_moved",
             "the inbox of a thread that ends is handed on before its slabs have their new owner", "cache/threads.c", ((
-                """    hak_inbox_forward_any(heap); /* what was pushed before the slabs had their new owner */
+                """    hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
 """, ""), (
                     """    hak_cache_flush(heap);
     hak_lock(&heap->lock);
@@ -262,12 +266,6 @@ MISTAKES = (
     hak_lock(&heap->lock);
     hak_lock(&hak_orphans->lock);
 """)), "blocks_ends"),
-    Mistake("collects_any_owner", "collecting takes the bits of slabs that have another owner by now", "cache/remote.c",
-            ((
-                """        if (hak_load_relaxed(&s->owner) !=
-            heap) {""",
-                """        if (hak_load_relaxed(&s->owner) ==
-            NULL) {"""),), "blocks_ends"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;
@@ -278,33 +276,6 @@ MISTAKES = (
         return false;
     hak_heap_collect_locked(heap);
 """),), "blocks_sleeper"),
-    Mistake("flag_left_when_released", "a push that finds no owner leaves the flag set", "cache/remote.c", ((
-        """        hak_exchange_acq_rel(&s->in_inbox, false);    /* ORDER: [inbox-flag] */
-        if (hak_load_acquire""",
-        """        if (true || hak_load_acquire"""),), "blocks_released"),
-    Mistake("bits_not_atomic", "remote bits are added by a load and a store", "slab/slab.c", ((
-        "    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);\n",
-        "    uint64_t before = hak_load_relaxed(&s->remote_bits[word]);\n"
-        "    hak_store_release(&s->remote_bits[word], before | blocks);\n"),), "blocks_freers"),
-    Mistake("bits_cleared_by_store", "collecting loads the remote bits, then stores 0", "slab/slab.c", ((
-        """            hak_exchange_acquire(&s->remote_bits[w], (uint64_t)0); /* ORDER: [remote-bits] */
-""",
-        """            hak_load_acquire(&s->remote_bits[w]);
-        hak_store_relaxed(&s->remote_bits[w], (uint64_t)0);
-"""),), "blocks_freers"),
-    Mistake("flag_not_atomic", "the inbox flag is tested, then set", "slab/slab.c", ((
-        "    return !hak_exchange_acq_rel(&s->in_inbox, true);\n",
-        "    bool linked = hak_load_acquire(&s->in_inbox);\n"
-        "    hak_store_seq_cst(&s->in_inbox, true);\n"
-        "    return !linked;\n"),), "blocks_freers"),
-    Mistake("pushed_before_bits", "the flag is set before the remote bits", "slab/slab.c", ((
-        """    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
-""",
-        """    bool first = !hak_exchange_acq_rel(&s->in_inbox, true);
-    uint64_t before = hak_or_release(&s->remote_bits[word], blocks);
-"""), (
-            "    return !hak_exchange_acq_rel(&s->in_inbox, true);\n",
-            "    return first;\n")), "blocks_freers"),
     Mistake("lock_wake_lost", "a thread that waited takes the lock as if nobody else waited", "os/lock_linux.c", ((
         "    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)\n"
         "        lock_sleep(lock);\n",

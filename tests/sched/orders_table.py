@@ -31,10 +31,8 @@ SECRET = kept("not run: the scheduler runs the default library; the thread sanit
               "stress.hardened_prefixed")
 OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
                    "for; kept so that whoever reads an owner acquires it")
-EARLIER_LOADS = kept("earlier loads stay before: the link is read before the flag lets others write it; needs values "
-                     "from the future to fail (mistake `link_read_after_flag`)")
-FLAG_TURN = kept("not found: the flag is changed for what others have freed, and nothing of this thread's own goes "
-                 "with it; kept as all changes of the flag do both")
+DIRECT = kept("not found: the lock that is taken next acquires what its last holder left; a heap's first is its maker's, so only "
+              "one that was never locked before could be met half made; kept so that whoever reads an owner acquires it")
 MAPPED = kept("the number comes after the system has mapped the arrays; the system's mappings are not simulated")
 LARGE_RECORD = kept("a correct program orders the allocation before the free; kept so that the record is whole for one "
                     "that does not")
@@ -52,22 +50,11 @@ ORDERS = {
     "cache/meter.c hak_heap_unmeter_owner store_release -> relaxed": METERED,
     "cache/remote.c inbox_link_any cas_acq_rel -> acquire": by("blocks_lists"),
     "cache/remote.c inbox_link_any cas_acq_rel -> release": by("blocks_ends"),
-    "cache/remote.c hak_inbox_push_any load_acquire -> relaxed": by("blocks_newcomers"),
-    "cache/remote.c hak_inbox_push_any load_acquire 2 -> relaxed": OWNER_AGAIN,
-    "cache/remote.c hak_inbox_push_any exchange_acq_rel -> acquire": FLAG_TURN,
-    "cache/remote.c hak_inbox_push_any exchange_acq_rel -> release":
-        kept("found by `blocks_released`, but only under one in 200,000 seeds: `make soak`"),
-    "cache/remote.c hak_inbox_push_any load_acquire 3 -> relaxed": OWNER_AGAIN,
-    "cache/remote.c hak_inbox_push_any exchange_acq_rel 2 -> acquire": FLAG_TURN,
-    "cache/remote.c hak_inbox_push_any exchange_acq_rel 2 -> release": EARLIER_LOADS,
+    "cache/remote.c remote_send_any load_acquire -> relaxed": by("blocks_newcomers"),
+    "cache/remote.c remote_send_any load_acquire 2 -> relaxed": OWNER_AGAIN,
     "cache/remote.c inbox_take_any exchange_acq_rel -> acquire": by("blocks_ends"),
     "cache/remote.c inbox_take_any exchange_acq_rel -> release": by("blocks_lists"),
-    "cache/remote.c inbox_next exchange_acq_rel -> acquire": EARLIER_LOADS,
-    "cache/remote.c inbox_next exchange_acq_rel -> release": by("blocks_freers"),
-    "cache/remote.c inbox_hand_on load_acquire -> relaxed": OWNER_AGAIN,
-    "cache/remote.c inbox_hand_on exchange_acq_rel -> acquire": FLAG_TURN,
-    "cache/remote.c inbox_hand_on exchange_acq_rel -> release": EARLIER_LOADS,
-    "cache/remote.c outbox_collect_for_owner load_acquire -> relaxed": by("blocks_newcomers"),
+    "cache/remote.c hak_cache_free_direct load_acquire -> relaxed": DIRECT,
     "cache/slabs.c hak_heap_own_locked store_release -> relaxed": by("blocks_newcomers"),
     "cache/slabs.c slabs_release_locked store_release -> relaxed":
         kept("nobody follows NULL; kept so that every store of an owner releases"),
@@ -107,10 +94,6 @@ ORDERS = {
     "pool/empty.c purge_superslab cas_acquire -> relaxed": by("slots_purge"),
     "pool/empty.c purge_superslab and_seq_cst -> acq_rel": by("slots_index_purge"),
     "pool/empty.c purge_superslab and_seq_cst -> relaxed": by("slots_purge"),
-    "slab/slab.c hak_slab_free_remote_any or_release -> relaxed": by("blocks_freers"),
-    "slab/slab.c hak_slab_free_remote_any exchange_acq_rel -> acquire": by("blocks_freers"),
-    "slab/slab.c hak_slab_free_remote_any exchange_acq_rel -> release": EARLIER_LOADS,
-    "slab/slab.c hak_slab_collect_owner exchange_acquire -> relaxed": by("blocks_freers"),
     "space/window.c hak_space_high_water load_acquire -> relaxed": MAPPED,
     "space/window.c hak_space_take store_release -> relaxed": MAPPED,
     "space/window.c hak_space_try_take_at store_release -> relaxed": MAPPED,

@@ -194,7 +194,7 @@ static void sequence_run(unsigned who)
 {
     if (who == 0) {
         memory_plain(&plain, sizeof plain, true, NULL);
-        hak_or_release(&x, (uint64_t)1);
+        hak_add_release(&x, (uint64_t)1);
     } else if (who == 1) {
         hak_or_relaxed(&x, (uint64_t)2);
     } else if (hak_load_acquire(&x) & 1) {

@@ -96,16 +96,32 @@ def in_stack(state, heap, bin_number, stack, block):
     return count - blocks.index(block) if block in blocks else None
 
 
-def in_outbox(state, heap, slab, index):
+def in_message(state, message, first, block):
+    """Whether a block is one of those from number `first` on in a message to another heap."""
+    size = (state.layout["HAK_MESSAGE_BLOCKS"] - first) * 8
+    data = read(message + state.layout["hak_message.blocks"] + first * 8, size)
+    return struct.pack("<Q", block) in (data[at : at + 8] for at in range(0, size, 8))
+
+
+def in_outbox(state, heap, block):
     """Whether a heap holds a block that it has freed and not sent yet."""
     layout = state.layout
-    size = layout["hak_outbox_group"]
-    data = read(heap + layout["hak_heap.outbox"], size * layout["HAK_OUTBOX_GROUPS"])
-    for at in range(0, len(data), size):
-        (place,) = struct.unpack_from("<Q", data, at + layout["hak_outbox_group.place"])
-        (bits,) = struct.unpack_from("<Q", data, at + layout["hak_outbox_group.blocks"])
-        if place == slab.base + index // 64 and bits >> (index % 64) & 1:
+    outbox = heap + layout["hak_heap.outbox"]
+    for at in range(outbox, outbox + layout["HAK_OUTBOXES"] * layout["hak_outbox"], layout["hak_outbox"]):
+        message = layout.get(at, "hak_outbox.message")
+        if message and in_message(state, message, layout.get(at, "hak_outbox.free"), block):
             return True
+    return False
+
+
+def in_inbox(state, heap, block):
+    """Whether another thread has sent a block that the heap has not collected yet."""
+    layout = state.layout
+    message = layout.get(heap, "hak_heap.inbox")
+    while message:
+        if in_message(state, message, layout.get(message, "hak_message.free"), block):
+            return True
+        message = layout.get(message, "hak_message.next")
     return False
 
 
@@ -115,16 +131,16 @@ def block_state(state, slab, index, known):
         return "free: never used since the slab was made"
     if slab.bit("free_bits", index):
         return "free, in its slab"
-    if slab.bit("remote_bits", index):
-        return "free: another thread freed it, its owner has not collected it yet"
     block = slab.base + index * slab.cls.size
     for heap in state.heaps():
         place = in_metered_bin(state, heap, slab.cls.cls, block) or in_bin(state, heap, slab.cls.cls, block)
         if place is not None:
             whose = heap_text(state, heap, known)
             return f"free, in the bin of heap {whose}; malloc number {place} from now gets it"
-        if in_outbox(state, heap, slab, index):
+        if in_outbox(state, heap, block):
             return f"free, in the outbox of heap {heap_text(state, heap, known)}: not sent yet"
+        if in_inbox(state, heap, block):
+            return "free: another thread freed it, its owner has not collected it yet"
     if not state.hardened:
         return "live"
     word = state.word(slab, index)

@@ -54,8 +54,8 @@ static inline void release(struct hak_heap *heap, void *p)
     uint32_t kind = entry & HAK_KIND_MASK;
     MUST(entry != 0 && kind < HAK_KIND_CLASSES);
     if ((entry ^ heap->front.tag) != kind) {
-        if (!hak_cache_try_free_remote(heap, kind / 2, p, hak_cache_displace_remote))
-            hak_cache_free_remote(heap, kind / 2, p);
+        if (!hak_cache_try_free_remote(heap, entry, p))
+            hak_cache_free_remote(heap, entry, p);
     } else if (!hak_cache_push(&heap->front, kind, p))
         hak_cache_overflow(heap, kind / 2, p);
 }

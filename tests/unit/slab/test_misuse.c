@@ -9,25 +9,12 @@
 struct call {
     struct hak_slab *slab;
     const void *p;
-    unsigned word;
-    uint64_t bits;
 };
 
 static void call_put(void *argument)
 {
     struct call *c = argument;
     hak_slab_put_owner(c->slab, hak_class(c->slab->cls), (void *)c->p);
-}
-
-static void call_remote(void *argument)
-{
-    struct call *c = argument;
-    hak_slab_free_remote_any(c->slab, c->word, c->bits);
-}
-
-static void call_collect(void *argument)
-{
-    hak_slab_collect_owner(((struct call *)argument)->slab);
 }
 
 static void call_verify(void *argument)
@@ -123,54 +110,6 @@ static void what_lies_behind_the_last_block_is_refused(void **state)
     }
 }
 
-static void a_second_remote_free_is_a_double_free(void **state)
-{
-    (void)state;
-    struct hak_slab *s = slab_of(1, 40);
-    struct call c = {.slab = s, .word = 0, .bits = 0x00f0};
-    assert_null(fake_os_last_words(call_remote, &c));
-    c.bits = 0x0180;
-    c.p = block(s, 7);
-    assert_dies(call_remote, &c, "double free of");
-}
-
-static void a_remote_free_of_a_free_block_is_found_at_collection(void **state)
-{
-    (void)state;
-    struct hak_slab *s = slab_of(1, 40);
-    struct call c = {.slab = s, .p = block(s, 9), .word = 0, .bits = 1 << 9};
-    call_put(&c);
-    hak_slab_free_remote_any(s, c.word, c.bits);
-    assert_dies(call_collect, &c, "double free of");
-}
-
-static void a_remote_free_of_a_block_never_given_out_is_found_at_collection(void **state)
-{
-    (void)state;
-    struct hak_slab *s = slab_of(1, 40);
-    struct call c = {.slab = s, .p = block(s, 64 + 13), .word = 1, .bits = 1 << 13};
-    hak_slab_free_remote_any(s, c.word, c.bits);
-    assert_dies(call_collect, &c, "never allocated");
-}
-
-static void call_end(void *argument)
-{
-    hak_slab_end_owner(((struct call *)argument)->slab);
-}
-
-static void a_remote_free_of_a_block_of_an_empty_slab_is_found_at_its_end(void **state)
-{
-    (void)state;
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 2) {
-        struct call c = {.slab = slab_of(cls, 1), .bits = 1};
-        c.p = block(c.slab, 0);
-        call_put(&c);
-        assert_null(fake_os_last_words(call_end, &c));
-        hak_slab_free_remote_any(c.slab, 0, 1);
-        assert_dies(call_end, &c, "double free of");
-    }
-}
-
 static void verify_accepts_what_is_sound(void **state)
 {
     (void)state;
@@ -214,10 +153,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_pointer_into_a_block_is_refused_at_every_offset),
     cmocka_unit_test(a_block_that_was_never_given_out_is_refused),
     cmocka_unit_test(what_lies_behind_the_last_block_is_refused),
-    cmocka_unit_test(a_second_remote_free_is_a_double_free),
-    cmocka_unit_test(a_remote_free_of_a_free_block_is_found_at_collection),
-    cmocka_unit_test(a_remote_free_of_a_block_never_given_out_is_found_at_collection),
-    cmocka_unit_test(a_remote_free_of_a_block_of_an_empty_slab_is_found_at_its_end),
     cmocka_unit_test(verify_accepts_what_is_sound),
     cmocka_unit_test(verify_finds_each_broken_invariant),
 };
