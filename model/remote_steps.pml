@@ -1,89 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * model: what threads do with slabs, inboxes and remote bits, step by step. Included by
- * remote.pml. Each inline names the C function that it mirrors. */
+ * model: what threads do with slabs, messages and inboxes, step by step. Included by remote.pml.
+ * Each inline names the C function that it mirrors. */
 /* --- inboxes --- */
 
+/* The list goes on the stack. */
 inline take_inbox(h)
 {
+#if BROKEN == inbox_taken_in_two_steps
+    todo[depth] = inbox[h];
+    d_step { if :: todo[depth] != 0 -> inbox[h] = 0; depth++ :: else fi }
+#else
     d_step {
         if
         :: inbox[h] != 0 -> todo[depth] = inbox[h]; depth++; inbox[h] = 0
         :: else
         fi
     }
+#endif
+}
+
+/* No other message on its way has a block of m. */
+inline check_blocks(m)
+{
+    CHECK(block_in_one_message, first[m] != 0 && first[m] != second[m]);
+    head = 0;
+    do
+    :: head < MESSAGES ->
+        CHECK(block_in_one_message,
+              head == m || (first[head] != first[m] && second[head] != first[m]));
+        CHECK(block_in_one_message,
+              head == m || second[m] == 0 ||
+                  (first[head] != second[m] && second[head] != second[m]));
+        head++
+    :: else -> head = 0; break
+    od;
+    skip
 }
 
 /* inbox_link_any */
-inline inbox_link(h, s)
+inline inbox_link(h, m)
 {
+    d_step { CHECK(message_in_one_list, !linked[m] && !has(memory, m)); check_blocks(m) };
     do
-    :: d_step { head = inbox[h]; inbox_next[s] = head }; /* only who set the flag writes the link */
+    :: head = inbox[h];
+#if BROKEN != next_written_after_push
+       message_next[m] = head;
+#endif
        atomic {
            if
            :: inbox[h] == head ->
-               CHECK(in_one_inbox, !linked[s]);
-               inbox[h] = s + 1;
-               linked[s] = true;
-               head = 0;
+               inbox[h] = m + 1;
+               linked[m] = true;
                break
            :: else
            fi
        }
-    od
-}
-
-/* hak_inbox_push_any. What it takes out of the inbox of a former owner goes on the stack. */
-inline push(s)
-{
-    do
-    :: own = owner[s];
-       if
-       :: own != 0 ->
-           inbox_link(own - 1, s);
-#if BROKEN != push_without_recheck
-           if
-           :: owner[s] != own -> take_inbox(own - 1)
-           :: owner[s] == own
-           fi;
-#endif
-           break
-       :: else -> /* released: all blocks have been collected already */
-#if BROKEN == flag_left_when_released
-           break
-#else
-           in_inbox[s] = false;
-           if
-           :: owner[s] == 0 -> break
-           :: owner[s] != 0 ->
-               d_step { was = in_inbox[s]; in_inbox[s] = true };
-               if
-               :: was -> was = false; break
-               :: else
-               fi
-           fi
-#endif
-       fi
     od;
-    own = 0
+#if BROKEN == next_written_after_push
+    message_next[m] = head;
+#endif
+    head = 0
 }
 
-/* inbox_hand_on */
-inline hand_on(s)
+/* remote_send_any. What it takes out of the inbox of a former owner goes on the stack. */
+inline send(m)
 {
-    if
-    :: owner[s] == 0
-    :: owner[s] != 0 ->
-#if BROKEN == handed_on_without_flag
-        push(s)
-#else
-        d_step { was = in_inbox[s]; in_inbox[s] = true };
-        if
-        :: was -> was = false
-        :: else -> push(s)
-        fi
+    d_step {
+        t = slab(first[m]);
+        own = owner[t];
+        CHECK(released_is_free, own != 0)
+    };
+    inbox_link(own - 1, m);
+#if BROKEN == next_read_after_send
+    next_of_list(m);
 #endif
-    fi
+#if BROKEN != push_without_recheck
+    if
+    :: owner[t] != own -> take_inbox(own - 1)
+    :: owner[t] == own
+    fi;
+#endif
+    t = 0
 }
 
 /* --- slabs: slabs.c --- */
@@ -99,7 +97,7 @@ inline release(h, s)
     };
     entry[s] = 0;
     d_step {
-        CHECK(released_is_free, live[s] == 0 && remote[s] == 0);
+        CHECK(released_is_free, live[s] == 0 && away[s] == 0);
         pool = pool | bit(s)
     }
 }
@@ -108,8 +106,8 @@ inline release(h, s)
 inline settle(h, s)
 {
     if
-#if BROKEN == released_with_remote_bits
-    :: count(free[s]) + count(remote[s]) == BLOCKS -> release(h, s)
+#if BROKEN == released_with_blocks_away
+    :: count(free[s]) + count(away[s]) == BLOCKS -> release(h, s)
 #else
     :: free_blocks[s] == BLOCKS -> release(h, s)
 #endif
@@ -127,7 +125,7 @@ inline move(x, from, to)
     entry[x] = to + 1;
     owner[x] = to + 1;
     d_step {
-#if BROKEN != adoption_unlocked
+#if BROKEN != adoption_unlocked && BROKEN != take_over_unlocked
         CHECK(owner_holds_lock, lock[to] == ME && (from == NONE || lock[from] == ME));
 #endif
         CHECK(slab_has_one_owner, list[x] == 0);
@@ -135,69 +133,78 @@ inline move(x, from, to)
     }
 }
 
-/* hak_slab_collect_owner, and what hak_heap_collect_locked does after it. */
-inline collect_slab(h, s)
+/* hak_slab_put_owner, and hak_heap_settle_freed_locked after it. */
+inline put(h, b)
 {
+    d_step {
+        t = slab(b);
+        CHECK(owner_holds_lock, lock[h] == ME && owner[t] == h + 1 && list[t] == h + 1);
+        CHECK(none_twice, (place(b) & (free[t] | live[t])) == 0 && (place(b) & away[t]) != 0);
+        free[t] = free[t] | place(b);
+        away[t] = away[t] & ~place(b);
+        free_blocks[t] = free_blocks[t] + 1;
+        b = 0
+    };
+#if BROKEN == empty_lost_in_collection
     if
-    :: remote[s] == 0
-    :: remote[s] != 0 ->
-#if BROKEN == count_before_exchange
-        v = count(remote[s]);
-        d_step { bits = remote[s]; remote[s] = 0 };
-#elif BROKEN == bits_cleared_by_store
-        bits = remote[s];
-        d_step { remote[s] = 0; v = count(bits) };
+    :: mine
+    :: !mine -> settle(h, t)
+    fi;
 #else
-        d_step { bits = remote[s]; remote[s] = 0; v = count(bits) };
+    settle(h, t);
 #endif
-        d_step {
-            CHECK(owner_holds_lock, lock[h] == ME && owner[s] == h + 1);
-            CHECK(none_twice, (bits & (free[s] | live[s])) == 0);
-            free[s] = free[s] | bits;
-            free_blocks[s] = free_blocks[s] + v;
-            bits = 0;
-            v = 0
-        };
-#if BROKEN == flag_cleared_after_scan
-        d_step { in_inbox[s] = false; linked[s] = false };
-#endif
-#if BROKEN != empty_lost_in_collection
-        settle(h, s)
-#endif
-    fi
+    t = 0
 }
 
 /* --- collecting and forwarding --- */
 
-/* Works off the lists on the stack. While `collecting` the lowest is the inbox of h, whose lock is
- * held: hak_heap_collect_locked. All others are handed on: hak_inbox_forward_any. */
-inline work(h)
-{
-    do
-    :: depth == 0 -> break
-    :: else ->
-        d_step {
-            mine = collecting && depth == 1;
-            t = todo[depth - 1] - 1;
-#if BROKEN != link_read_after_flag
-            todo[depth - 1] = inbox_next[t];
-#endif
-#if BROKEN == flag_cleared_after_scan
-            if
-            :: !mine || owner[t] != h + 1 || remote[t] == 0 ->
-                in_inbox[t] = false;
-                linked[t] = false
-            :: else
-            fi
+#if BROKEN == collects_any_owner
+#define is_of(h, b) true
 #else
-            in_inbox[t] = false;
-            linked[t] = false
+#define is_of(h, b) (entry[slab(b)] == h + 1)
 #endif
-        };
-        d_step {
-#if BROKEN == link_read_after_flag
-            todo[depth - 1] = inbox_next[t];
+
+/* remote_collect_locked: what is left in the message is not of this heap. */
+inline collect_message(h, m)
+{
+    if
+    :: second[m] == 0 -> was = false
+#if BROKEN == judged_by_first_block
+    :: second[m] != 0 -> was = is_of(h, first[m])
+#else
+    :: second[m] != 0 -> was = is_of(h, second[m])
 #endif
+    fi;
+    if
+#if BROKEN == sent_on_whole
+    :: is_of(h, first[m]) && second[m] != 0 && !was -> block = first[m]; put(h, block)
+#endif
+    :: is_of(h, first[m]) -> put(h, first[m])
+    :: else
+    fi;
+    if
+    :: was -> was = false; put(h, second[m])
+    :: else
+    fi;
+    d_step {
+#if BROKEN == others_dropped
+        first[m] = 0;
+        second[m] = 0;
+#endif
+        if
+        :: first[m] == 0 -> first[m] = second[m]; second[m] = 0
+        :: else
+        fi
+    }
+}
+
+/* The list that is worked off goes on behind m. */
+inline next_of_list(m)
+{
+    d_step {
+        if
+        :: depth != 0 ->
+            todo[depth - 1] = message_next[m];
             if
             :: todo[depth - 1] == 0 ->
                 depth--;
@@ -207,19 +214,44 @@ inline work(h)
                 fi
             :: else
             fi
+        :: else
+        fi
+    }
+}
+
+/* Works off the lists on the stack. While `collecting` the lowest is the inbox of h, whose lock is
+ * held: hak_heap_collect_locked. All others are sent anew: hak_inbox_forward_any. */
+inline work(h)
+{
+    do
+    :: depth == 0 -> break
+    :: else ->
+        d_step {
+            mine = collecting && depth == 1;
+            m = todo[depth - 1] - 1;
+            CHECK(message_in_one_list, linked[m] && !has(memory, m));
+            linked[m] = false;
+#if BROKEN != next_read_after_send
+            next_of_list(m);
+            message_next[m] = 0
+#endif
         };
         if
-#if BROKEN == collects_any_owner
-        :: mine && owner[t] != 0 -> collect_slab(h, t)
-        :: !mine || owner[t] == 0 -> hand_on(t)
-#else
-        :: mine && owner[t] == h + 1 -> collect_slab(h, t)
-        :: !mine || owner[t] != h + 1 -> hand_on(t)
+        :: mine -> collect_message(h, m)
+        :: else
+        fi;
+        mine = false;
+        if
+        :: first[m] != 0 -> send(m)
+        :: else ->
+            memory = memory | bit(m);
+#if BROKEN == next_read_after_send
+            next_of_list(m)
 #endif
         fi;
-        mine = false
+        own = 0
     od;
-    t = 0
+    m = 0
 }
 
 /* hak_heap_collect_locked */
@@ -228,7 +260,12 @@ inline collect(h)
     if
     :: inbox[h] == 0
     :: inbox[h] != 0 ->
-        d_step { take_inbox(h); collecting = true };
+#if BROKEN == inbox_taken_in_two_steps
+        take_inbox(h);
+        collecting = (depth != 0);
+#else
+        d_step { take_inbox(h); collecting = (depth != 0) };
+#endif
         work(h)
     fi
 }
@@ -258,13 +295,15 @@ inline try_collect(h)
     fi
 }
 
-/* The heaps to look at when no lock is held: hak_cache_collect_orphans, outbox_collect_for_owner,
+/* The heaps to look at when no lock is held: hak_cache_collect_orphans, the end of outbox_send,
  * hak_cache_tick_any. The shared one last. */
 inline visits()
 {
     do
     :: visit == 0 -> break
-    :: else -> d_step { i = highest(visit); visit = visit & ~bit(i) }; try_collect(i)
+    :: else ->
+        d_step { own = highest(visit); visit = visit & ~bit(own); i = own; own = 0 };
+        try_collect(i)
     od;
     i = 0
 }
@@ -323,6 +362,53 @@ inline try_adopt(h)
     fi
 }
 
+/* slabs_try_take_over_locked: from the first other heap that has something in its inbox. */
+#define waits_at(x, h) (HEAPS > x && h != x && inbox[x % HEAPS] != 0)
+
+inline try_take_over(h)
+{
+    d_step {
+        if
+        :: waits_at(1, h) -> i = 1
+        :: !waits_at(1, h) && waits_at(2, h) -> i = 2
+        :: !waits_at(1, h) && !waits_at(2, h) && waits_at(3, h) -> i = 3
+        :: else -> i = 0
+        fi
+    };
+    if
+    :: i == 0
+    :: i != 0 ->
+#if BROKEN == take_over_unlocked
+        pick(i);
+        if
+        :: s != NONE -> move(s, i, h)
+        :: else
+        fi
+#else
+        try_lock(i);
+        if
+        :: was ->
+            was = false;
+            collect(i);
+            pick(i);
+            if
+            :: s != NONE -> move(s, i, h)
+            :: else
+            fi;
+            unlock(i);
+#if BROKEN != take_over_not_forwarded
+            if
+            :: s != NONE -> take_inbox(i); work(NONE)
+            :: else
+            fi
+#endif
+        :: else
+        fi
+#endif
+    fi;
+    i = 0
+}
+
 /* hak_pool_acquire_any, hak_slab_make_owner, hak_heap_own_locked */
 inline try_pool(h)
 {
@@ -332,14 +418,13 @@ inline try_pool(h)
             s = lowest(pool);
             pool = pool & ~bit(s);
             CHECK(slab_has_one_owner, owner[s] == 0 && list[s] == 0 && entry[s] == 0);
-            CHECK(released_is_free, live[s] == 0 && remote[s] == 0)
+            CHECK(released_is_free, live[s] == 0 && away[s] == 0)
         :: else -> s = NONE
         fi
     };
     if
     :: s != NONE ->
         d_step { free[s] = ALL; free_blocks[s] = BLOCKS };
-        remote[s] = 0;
         move(s, NONE, h)
     :: else
     fi
@@ -355,6 +440,12 @@ inline alloc(h)
     :: s == NONE && h != 0 -> try_adopt(h)
     :: else
     fi;
+#if TAKE_OVER
+    if
+    :: s == NONE -> try_take_over(h)
+    :: else
+    fi;
+#endif
     if
     :: s == NONE -> try_pool(h)
     :: else
@@ -363,12 +454,12 @@ inline alloc(h)
         if
         :: s != NONE ->
             CHECK(owner_holds_lock, lock[h] == ME && owner[s] == h + 1);
-            bits = bit(lowest(free[s]));
-            CHECK(none_twice, (free[s] & bits) != 0 && (live[s] & bits) == 0);
-            free[s] = free[s] & ~bits;
+            m = bit(lowest(free[s]));
+            CHECK(none_twice, (free[s] & m) != 0 && ((live[s] | away[s]) & m) == 0);
+            free[s] = free[s] & ~m;
             free_blocks[s] = free_blocks[s] - 1;
-            live[s] = live[s] | bits;
-            bits = 0
+            live[s] = live[s] | m;
+            m = 0
         :: else
         fi;
         s = 0
@@ -376,63 +467,7 @@ inline alloc(h)
     unlock(h)
 }
 
-/* A block that this thread's heap owns: hak_slab_put_owner at a drain. */
-inline free_own(h)
-{
-    acquire_lock(h);
-    d_step {
-        CHECK(owner_holds_lock, owner[s] == h + 1 && list[s] == h + 1);
-        CHECK(none_twice, (free[s] & bits) == 0);
-        free[s] = free[s] | bits;
-        free_blocks[s] = free_blocks[s] + count(bits);
-        bits = 0
-    };
-    settle(h, s);
-    s = 0;
-    unlock(h)
-}
-
-/* outbox_send of one group: hak_slab_free_remote_any, and the push. */
-inline free_remote()
-{
-#if BROKEN == pushed_before_bits
-    d_step { was = in_inbox[s]; in_inbox[s] = true };
-    if
-    :: was -> was = false
-    :: else -> push(s)
-    fi;
-    d_step { CHECK(none_twice, (remote[s] & bits) == 0); remote[s] = remote[s] | bits };
-    d_step { bits = 0; s = 0 };
-#else
-#if BROKEN == bits_not_atomic
-    head = remote[s];
-    d_step { remote[s] = head | bits; head = 0; bits = 0 };
-#else
-    d_step { CHECK(none_twice, (remote[s] & bits) == 0); remote[s] = remote[s] | bits; bits = 0 };
-#endif
-#if BROKEN == flag_not_atomic
-    was = in_inbox[s];
-    in_inbox[s] = true;
-#else
-    d_step { was = in_inbox[s]; in_inbox[s] = true };
-#endif
-    if
-    :: was -> was = false
-    :: else ->
-        push(s);
-        i = owner[s]; /* outbox_collect_for_owner: when enough slabs wait, whatever the number is */
-        if
-        :: i != 0 -> visit = bit(i - 1)
-        :: true
-        fi;
-        i = 0
-    fi;
-    s = 0;
-#endif
-    visit = visit | 1 /* hak_cache_collect_orphans */
-}
-
-/* One live block, or all live blocks of a slab at once (a full group of the outbox). */
+/* One live block, and what the map says of it. */
 inline choose_live()
 {
     if
@@ -440,20 +475,143 @@ inline choose_live()
     :: SLABS > 1 && live[1 % SLABS] != 0 -> s = 1
     :: SLABS > 2 && live[2 % SLABS] != 0 -> s = 2
     fi;
-    if
-    :: bits = bit(lowest(live[s]))
-    :: count(live[s]) > 1 -> bits = live[s]
-    fi;
-    live[s] = live[s] & ~bits
+    take_chosen()
 }
 
-/* free: the map says whether the slab is this thread's. */
+inline take_chosen()
+{
+    d_step {
+        block = block_of(s, lowest(live[s]));
+        live[s] = live[s] & ~place(block);
+        away[s] = away[s] | place(block);
+        tag = entry[s];
+        s = 0
+    }
+}
+
+/* A thread that ends may have a block of its own in a bin. */
+inline choose_in_bin(h)
+{
+    if
+    :: frees > 0 && live[0] != 0 && entry[0] == h + 1 -> frees--; s = 0; take_chosen()
+    :: frees > 0 && live[SLABS - 1] != 0 && entry[SLABS - 1] == h + 1 ->
+        frees--;
+        s = SLABS - 1;
+        take_chosen()
+    :: true
+    fi
+}
+
+/* outbox_send */
+inline send_outbox()
+{
+    d_step { m = outbox - 1; outbox = 0; outbox_tag = 0 };
+    send(m);
+    if /* when enough messages wait, whatever the number is */
+    :: visit = visit | bit(own - 1)
+    :: true
+    fi;
+    own = 0;
+    work(NONE)
+}
+
+/* hak_outbox_flush without the tick. Nobody does it for a thread that has ended. */
+inline flush(h)
+{
+    if
+    :: outbox != 0 && mode != 0 && !(mode == SLEEP && has(ended, h)) ->
+        send_outbox();
+        visit = visit | 1
+    :: else
+    fi
+}
+
+#if BROKEN == flushed_before_drained
+#define flush_before_drain(h) flush(h)
+#define flush_after_drain(h) skip
+#else
+#define flush_before_drain(h) skip
+#define flush_after_drain(h) flush(h)
+#endif
+
+/* hak_outbox_try_add. The block is left where there is no memory for a message. */
+inline gather()
+{
+    if
+    :: outbox != 0 && (second[outbox - 1] != 0 || outbox_tag != tag) -> send_outbox()
+    :: else
+    fi;
+    d_step {
+        if
+        :: outbox == 0 && memory != 0 ->
+            m = lowest(memory);
+            CHECK(message_in_one_list, !linked[m]);
+            memory = memory & ~bit(m);
+            outbox = m + 1;
+            outbox_tag = tag;
+            first[m] = block;
+            block = 0;
+            m = 0
+        :: outbox != 0 -> second[outbox - 1] = block; block = 0
+        :: else
+        fi
+    }
+}
+
+/* Where there is no memory for a message, or no heap: hak_cache_free_direct. */
+inline return_directly()
+{
+    do
+    :: own = owner[slab(block)];
+       CHECK(released_is_free, own != 0);
+       acquire_lock(own - 1);
+       if
+#if BROKEN == returned_without_recheck
+       :: true ->
+#else
+       :: owner[slab(block)] == own ->
+#endif
+           put(own - 1, block);
+           unlock(own - 1);
+           break
+#if BROKEN != returned_without_recheck
+       :: else -> unlock(own - 1)
+#endif
+       fi
+    od;
+    own = 0
+}
+
+/* A block that the map says is this heap's goes to its slab when the bin is drained, under the
+ * lock: hak_heap_drain_locked. By then the slab may have another owner. */
 inline free_chosen(h)
 {
     if
-    :: h != 0 && entry[s] == h + 1 -> free_own(h)
-    :: h == 0 || entry[s] != h + 1 -> free_remote()
-    fi
+    :: block != 0 && h != 0 && tag == h + 1 ->
+        acquire_lock(h);
+        locked = true;
+#if BROKEN != drained_unseen
+        tag = entry[slab(block)];
+#endif
+        if
+        :: tag == h + 1 -> put(h, block)
+        :: else
+        fi
+    :: else
+    fi;
+    if
+    :: block != 0 && h != 0 -> gather()
+    :: else
+    fi;
+    if
+    :: locked -> unlock(h); locked = false
+    :: else
+    fi;
+    if
+    :: block != 0 -> return_directly()
+    :: else
+    fi;
+    tag = 0
 }
 
 /* hak_heap_abandon; the bins and the outbox are empty here. */
@@ -474,6 +632,7 @@ inline abandon(h)
     unlock(h);
 #if BROKEN != inbox_never_forwarded && BROKEN != forwarded_before_moved
     take_inbox(h);
+    work(NONE);
 #endif
     atomic { visit = 1; ended = ended | bit(h) }
 }
