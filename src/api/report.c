@@ -41,6 +41,8 @@ void hak_snapshot_take(struct hak_snapshot *out)
     hak_snapshot_sum(out);
 }
 
+/* There are no fastbins: what a thread has in its bins is free memory like what is in slabs (tests
+ * of the C library's interface want smblks to be 0). */
 HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
 {
     struct hak_snapshot s;
@@ -50,10 +52,8 @@ HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
     return (struct mallinfo2){
         .arena = s.cache.slab_bytes + s.large.large_bytes + kept,
         .ordblks = s.cache.slabs,
-        .smblks = s.cache.bin_blocks,
         .hblks = s.large.huge_blocks,
         .hblkhd = s.large.huge_bytes,
-        .fsmblks = s.cache.bin_bytes,
         .uordblks = s.cache.used_bytes + s.large.large_bytes,
         .fordblks = in_slabs_free + kept,
         .keepcost = kept,
@@ -71,10 +71,8 @@ HAK_PUBLIC struct mallinfo hakmem_mallinfo(void)
     return (struct mallinfo){
         .arena = report_to_int(m.arena),
         .ordblks = report_to_int(m.ordblks),
-        .smblks = report_to_int(m.smblks),
         .hblks = report_to_int(m.hblks),
         .hblkhd = report_to_int(m.hblkhd),
-        .fsmblks = report_to_int(m.fsmblks),
         .uordblks = report_to_int(m.uordblks),
         .fordblks = report_to_int(m.fordblks),
         .keepcost = report_to_int(m.keepcost),

@@ -94,6 +94,8 @@ static void mallinfo2_moves_with_the_program(void **state)
     hakmem_free(huge);
     hakmem_malloc_trim(0);
     struct mallinfo2 after = hakmem_mallinfo2();
+    assert_int_equal(after.smblks, 0); /* what lies in bins is not fastbins' */
+    assert_int_equal(after.fsmblks, 0);
     assert_int_equal(after.uordblks, 0);
     assert_int_equal(after.hblks, 0);
     assert_int_equal(after.keepcost, 0);
