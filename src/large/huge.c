@@ -23,12 +23,49 @@ static void huge_count(size_t bytes, size_t blocks) /* modulo 2^64: counts down 
     hak_add_relaxed(&hak_large_counters.huge_blocks, blocks);
 }
 
+/* Memory of before may be larger than the block by the rest of its last superslab. If that is much,
+ * its pages could go; but a program that replaces such blocks would pay for them with each: a call,
+ * and a page fault each when a later block reaches that far. So a little of it may stay: a share of
+ * the huge blocks, as of all other memory that is kept though nobody uses it. */
+#define SLACK_KEPT_LEAST_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
+#define SLACK_KEPT_SHARE 8
+
+static bool huge_may_keep_slack(size_t slots)
+{
+    if (hak_load_relaxed(&hak_pool_knobs.slack_percent) == 0 || /* a policy knows that it pays */
+        hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
+        return false;
+    size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
+    return hak_load_relaxed(&hak_large_counters.slack_slots) + slots <=
+           hak_max(SLACK_KEPT_LEAST_SLOTS, all / SLACK_KEPT_SHARE);
+}
+
+/* Returns how many slots of it stay. */
+static uint32_t huge_keep_slack_or_purge(char *slack, size_t bytes)
+{
+    size_t slots = bytes / HAK_SLOT_BYTES;
+    if (!huge_may_keep_slack(slots)) {
+        hak_os_purge(slack, bytes);
+        return 0;
+    }
+    hak_add_relaxed(&hak_large_counters.slack_slots, slots);
+    return (uint32_t)slots;
+}
+
+static void huge_forget_slack(struct hak_superslab *r)
+{
+    if (r->huge.slack_slots != 0)
+        hak_sub_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
+    r->huge.slack_slots = 0;
+}
+
 /* Makes a range known as a block. */
-static void *huge_publish(const struct hak_whole *w, size_t asked_bytes)
+static void *huge_publish(const struct hak_whole *w, size_t asked_bytes, uint32_t slack_slots)
 {
     struct hak_superslab *r = huge_record(w->first);
     r->huge.mapped_bytes = w->mapped_bytes;
-    r->huge.superslabs = w->superslabs;
+    r->huge.superslabs = (uint32_t)w->superslabs;
+    r->huge.slack_slots = slack_slots;
     r->huge.note = (struct hak_note){.bytes = asked_bytes};
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
@@ -59,17 +96,19 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
     hak_add_relaxed(*zero ? &hak_large_counters.fresh : &hak_large_counters.reused, 1u);
     size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
     size_t slack = w.mapped_bytes - bytes;
+    uint32_t kept = 0;
     if (slack != 0 && hak_whole_is_exact())
         hak_whole_try_cut(&w, bytes);
     else if (!*zero && slack > bytes * hak_load_relaxed(&hak_pool_knobs.slack_percent) / 100)
-        hak_os_purge(hak_superslab_address(w.first) + bytes, slack);
-    return huge_publish(&w, size_bytes);
+        kept = huge_keep_slack_or_purge(hak_superslab_address(w.first) + bytes, slack);
+    return huge_publish(&w, size_bytes, kept);
 }
 
 void hak_huge_free(size_t superslab)
 {
     struct hak_whole w = huge_whole(superslab);
     huge_count(-w.mapped_bytes, (size_t)-1);
+    huge_forget_slack(huge_record(superslab));
     if (HAK_HARDENED) /* its pages are gone, and guards have left mappings that cannot be moved */
         hak_whole_unmap(&w);
     else
@@ -82,7 +121,8 @@ static void huge_resized(const struct hak_whole *w)
     struct hak_superslab *r = huge_record(w->first);
     huge_count(w->mapped_bytes - r->huge.mapped_bytes, 0);
     r->huge.mapped_bytes = w->mapped_bytes;
-    r->huge.superslabs = w->superslabs;
+    r->huge.superslabs = (uint32_t)w->superslabs;
+    huge_forget_slack(r); /* cut off, or part of the block */
 }
 
 /* Moves a huge block's pages to a place with room for `bytes`. */
@@ -100,8 +140,9 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     hak_add_relaxed(&hak_large_counters.moves, 1u);
     hak_store_relaxed(hak_map_entry(from->first * HAK_SLOTS), 0u);
     huge_count(-from->mapped_bytes, (size_t)-1);
+    huge_forget_slack(huge_record(from->first));
     hak_whole_moved_away(from);
-    return huge_publish(&to, bytes);
+    return huge_publish(&to, bytes, 0);
 }
 
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
@@ -132,7 +173,7 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
         return NULL;
     }
     hak_add_relaxed(&hak_large_counters.moves, 1u);
-    return huge_publish(&to, new_bytes);
+    return huge_publish(&to, new_bytes, 0);
 }
 
 void hak_large_stats(struct hak_large_stats *out)

@@ -7,6 +7,7 @@
 
 struct large_counters {
     _Atomic(size_t) large_bytes, large_blocks, huge_bytes, huge_blocks;
+    _Atomic(size_t) slack_slots;            /* of all huge blocks */
     _Atomic(uint64_t) reused, fresh, moves; /* huge blocks by where they came from; pages moved */
 };
 extern struct large_counters hak_large_counters;

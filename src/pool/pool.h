@@ -48,7 +48,8 @@ struct hak_superslab {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
             size_t mapped_bytes;
-            size_t superslabs;
+            uint32_t superslabs;
+            uint32_t slack_slots; /* behind the block, with pages of before: see huge.c */
             struct hak_note note;
         } huge;
     };

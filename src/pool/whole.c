@@ -179,7 +179,7 @@ static void whole_offer_slots(size_t first, size_t superslabs, size_t mapped_byt
 static void whole_postpone(size_t first, size_t superslabs, size_t mapped_bytes)
 {
     struct hak_superslab *s = hak_superslab(first);
-    s->huge.superslabs = superslabs;
+    s->huge.superslabs = (uint32_t)superslabs;
     s->huge.mapped_bytes = mapped_bytes;
     hak_lock(&hak_pool.retired_lock);
     s->older = hak_load_relaxed(&hak_pool.postponed);
