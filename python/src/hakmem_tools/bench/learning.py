@@ -79,14 +79,14 @@ OURS = (
         "grow_shrink",
         "large",
         "grow_shrink 64 12 300",
-        "64 5 150",
+        "64 12 150",
         "buffers that grow to 64 MiB and shrink, tables and messages, every 0.3 s",
     ),
     ours(
         "batch_jobs",
         "memory",
         "batch_jobs 64 16 300",
-        "64 4 200",
+        "64 12 150",
         "jobs of 64 MiB in blocks of 512 bytes to 16 KiB, 0.3 s apart",
     ),
 )
