@@ -17,8 +17,8 @@
 
 #include <string.h>
 
-#define BIN_MAX_BLOCKS 8191u
-#define BIN_BYTES_A_BLOCK 128u /* of what bins may hold: no more blocks than of this size */
+#define BIN_MAX_BYTES ((size_t)256 << 10)
+#define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 128u) /* no more than of this size */
 #define BIN_MIN_BLOCKS 3u
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
@@ -27,7 +27,7 @@
 #define REFILL_MAX_SLABS 4u
 
 struct hak_cache_knobs hak_cache_knobs = {
-    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .bin_bytes = (size_t)256 << 10};
+    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .refine_slots = 64};
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
  * two long. */
@@ -70,9 +70,7 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned old = ch->capacity;
     unsigned capacity = old * 2 + 1;
-    size_t max_blocks = hak_load_relaxed(&hak_cache_knobs.bin_bytes) / BIN_BYTES_A_BLOCK;
-    if (capacity > hak_min(max_blocks, BIN_MAX_BLOCKS) ||
-        (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
+    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
         return;
     void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
     if (stack == NULL)
@@ -146,7 +144,7 @@ static void bins_begin(struct hak_heap *heap, unsigned cls)
     unsigned wanted = hak_load_relaxed(&hak_cache_knobs.bin_blocks[cls]);
     for (unsigned before = 0, now; (now = heap->classes[cls].capacity) < wanted && now != before;
          before = now)
-        bins_grow(heap, cls, hak_load_relaxed(&hak_cache_knobs.bin_bytes));
+        bins_grow(heap, cls, BIN_MAX_BYTES);
 }
 
 unsigned hak_cache_bin_capacity(unsigned cls)
@@ -197,7 +195,7 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
         bins_begin(heap, cls);
     else if (ch->overflowed &&
              ++ch->turns * BIN_TURN_BYTES > ch->capacity * (size_t)hak_class(cls)->size_bytes)
-        bins_grow(heap, cls, hak_load_relaxed(&hak_cache_knobs.bin_bytes));
+        bins_grow(heap, cls, BIN_MAX_BYTES);
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
     ch->overflowed = false;

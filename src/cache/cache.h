@@ -35,9 +35,9 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 
 /* What a policy may turn; see struct hak_pool_knobs. */
 struct hak_cache_knobs {
-    _Atomic(uint64_t) spare_bytes; /* of free blocks in a heap's slabs: see purge.c */
-    _Atomic(uint64_t) idle_ticks;  /* a slab is idle if nothing has changed in it for so long */
-    _Atomic(uint64_t) bin_bytes;   /* a bin may hold, at most */
+    _Atomic(uint64_t) spare_bytes;  /* of free blocks in a heap's slabs: see purge.c */
+    _Atomic(uint64_t) idle_ticks;   /* a slab is idle if nothing has changed in it for so long */
+    _Atomic(uint64_t) refine_slots; /* in a class, from which on the fine one below it is used */
     _Atomic(uint16_t) bin_blocks[HAK_CLASSES]; /* a class's first bin of more than the smallest
                                                 * capacity; 0: it grows as it is used */
 };

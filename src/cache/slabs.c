@@ -210,9 +210,14 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     return few || hak_class(cls)->slots > 1 || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
-/* Memory in a class, of all threads, from which on the fine class below it is worth having. Not
- * with a cap, which is for all the sizes that the class had when it was set. */
-#define REFINE_FROM_SLOTS 64u
+/* With much memory in a class, of all threads, the fine class below it is worth having. Not with a
+ * cap, which is for all the sizes that the class had when it was set. */
+static void slabs_refine(unsigned cls)
+{
+    if (hak_pool_slots_in_use(cls) >= hak_load_relaxed(&hak_cache_knobs.refine_slots) &&
+        hak_pool_soft_cap(cls) == 0)
+        hak_classes_refine(cls);
+}
 
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
 {
@@ -221,8 +226,7 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         return s;
     unsigned slots = hak_class(cls)->slots;
     unsigned label = cls | slabs_density_locked(heap, cls);
-    if (hak_pool_slots_in_use(cls) >= REFINE_FROM_SLOTS && hak_pool_soft_cap(cls) == 0)
-        hak_classes_refine(cls);
+    slabs_refine(cls);
     size_t slot;
     bool zero;
     bool found = false;

@@ -5,6 +5,9 @@
  * retired superslabs of the pool, for whoever needs them next. See large.h. */
 #include "large/large_internal.h"
 
+/* A block's memory of before may be larger by this part of it, with its pages left. */
+#define SLACK_SHARE 4u
+
 /* The record of a huge block: its owner's alone. */
 static struct hak_superslab *huge_record(size_t superslab)
 {
@@ -32,8 +35,7 @@ static void huge_count(size_t bytes, size_t blocks) /* modulo 2^64: counts down 
 
 static bool huge_may_keep_slack(size_t slots)
 {
-    if (hak_load_relaxed(&hak_pool_knobs.slack_percent) == 0 || /* a policy knows that it pays */
-        hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
+    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
         return false;
     size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
     return hak_load_relaxed(&hak_large_counters.slack_slots) + slots <=
@@ -99,7 +101,7 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
     uint32_t kept = 0;
     if (slack != 0 && hak_whole_is_exact())
         hak_whole_try_cut(&w, bytes);
-    else if (!*zero && slack > bytes * hak_load_relaxed(&hak_pool_knobs.slack_percent) / 100)
+    else if (!*zero && slack > bytes / SLACK_SHARE)
         kept = huge_keep_slack_or_purge(hak_superslab_address(w.first) + bytes, slack);
     return huge_publish(&w, size_bytes, kept);
 }

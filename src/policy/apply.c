@@ -36,8 +36,8 @@ static struct {
 static void apply_arm(enum hak_knob knob, uint64_t value)
 {
     switch (knob) {
-    case HAK_KNOB_BINS:
-        hak_store_relaxed(&hak_cache_knobs.bin_bytes, value);
+    case HAK_KNOB_CLASSES:
+        hak_store_relaxed(&hak_cache_knobs.refine_slots, value);
         break;
     case HAK_KNOB_KEEP:
         hak_store_relaxed(&hak_pool_knobs.keep_percent, value);
@@ -54,9 +54,6 @@ static void apply_arm(enum hak_knob knob, uint64_t value)
         break;
     case HAK_KNOB_PREFAULT:
         hak_store_relaxed(&hak_pool_knobs.prefault, value);
-        break;
-    case HAK_KNOB_SLACK:
-        hak_store_relaxed(&hak_pool_knobs.slack_percent, value);
         break;
     case HAK_KNOB_PREWARM:
         break; /* done by whoever starts the policy, once all options hold */

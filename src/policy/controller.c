@@ -7,14 +7,13 @@
 #include "policy/policy.h"
 
 const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
-    [HAK_KNOB_BINS] = {"bins", {{"medium", 256 << 10}, {"small", 64 << 10}}},
-    [HAK_KNOB_KEEP] = {"keep", {{"quarter", 25}, {"none", 0}, {"all", 100}}},
+    [HAK_KNOB_CLASSES] = {"classes", {{"fine", 64}, {"coarse", SIZE_MAX}}},
+    [HAK_KNOB_KEEP] = {"keep", {{"quarter", 25}, {"all", 100}}},
     [HAK_KNOB_AGE] = {"age", {{"1s", 1000000000}, {"100ms", 100000000}}},
     [HAK_KNOB_GROW] = {"grow", {{"eighth", 8}, {"double", 1}}},
-    [HAK_KNOB_HUGE_PAGES] = {"huge_pages", {{"late", 16 << 20}, {"never", SIZE_MAX}, {"early", 0}}},
+    [HAK_KNOB_HUGE_PAGES] = {"huge_pages", {{"late", 16 << 20}, {"early", 0}}},
     [HAK_KNOB_PREFAULT] = {"prefault",
                            {{"none", HAK_PREFAULT_NONE}, {"slabs", HAK_PREFAULT_SLABS}}},
-    [HAK_KNOB_SLACK] = {"slack", {{"quarter", 25}, {"none", 0}, {"any", 100}}},
     [HAK_KNOB_HUGE_KEEP] = {"huge_keep", {{"any", UINT64_MAX}, {"none", 0}}},
     [HAK_KNOB_SPARE] = {"spare", {{"4m", 4 << 20}, {"512k", 512 << 10}, {"32m", 32 << 20}}},
     [HAK_KNOB_PREWARM] = {"prewarm", {{"none", 0}, {"64m", 32}}},
@@ -24,14 +23,14 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
 
 /* What makes an arm promising, in one tick. */
 #define MANY_FAULTS 512u
-#define MANY_HEAPS 16u
+#define MANY_HEAPS 4u
 #define KEPT_SHARE 20u /* of what is resident */
 #define MANY_SLOTS HAK_SLOTS
 
 static const char *const rule_names[] = {"loaded", "try", "hint", "near", "stall", "far", "ended"};
 static const char *const counter_names[HAK_COUNTERS] = {
-    "reward",          "plays",       "percent", "stalled_us", "mapped_superslabs", "faults",
-    "regretted_slots", "huge_blocks", "heaps",   "kept_bytes", "spare_bytes",       "purged_bytes"};
+    "reward",          "plays", "percent",    "stalled_us",  "mapped_superslabs", "faults",
+    "regretted_slots", "heaps", "kept_bytes", "spare_bytes", "purged_bytes"};
 
 static void policy_note(struct hak_policy_state *s, unsigned knob, enum hak_policy_rule rule,
                         enum hak_policy_counter counter, uint64_t count, uint64_t before,
@@ -162,13 +161,11 @@ static struct hint policy_hint(const struct hak_policy_snapshot *n,
     uint64_t huge = n->huge_blocks - l->huge_blocks;
     uint64_t purged = n->purged_bytes - l->purged_bytes;
     bool keeps = n->kept_bytes > n->resident_bytes / KEPT_SHARE;
-    bool first = arm == 1;
     switch (knob) {
-    case HAK_KNOB_BINS:
+    case HAK_KNOB_CLASSES:
         return hint_if(n->heaps >= MANY_HEAPS, HAK_COUNTER_HEAPS, n->heaps);
     case HAK_KNOB_KEEP:
-        return first ? hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes)
-                     : hint_if(regretted >= MANY_SLOTS, HAK_COUNTER_REGRETTED, regretted);
+        return hint_if(regretted >= MANY_SLOTS, HAK_COUNTER_REGRETTED, regretted);
     case HAK_KNOB_AGE:
         return hint_if(keeps, HAK_COUNTER_KEPT, n->kept_bytes);
     case HAK_KNOB_PREWARM:
@@ -177,16 +174,13 @@ static struct hint policy_hint(const struct hak_policy_snapshot *n,
     case HAK_KNOB_GROW:
         return hint_if(mapped > 1, HAK_COUNTER_MAPPED, mapped);
     case HAK_KNOB_HUGE_PAGES:
-        return first ? hint_if(mapped > 0 && n->mapped_superslabs >= 8, HAK_COUNTER_MAPPED, mapped)
-                     : hint_if(mapped > 0 && faults >= MANY_FAULTS, HAK_COUNTER_FAULTS, faults);
     case HAK_KNOB_PREFAULT:
         return hint_if(mapped > 0 && faults >= MANY_FAULTS, HAK_COUNTER_FAULTS, faults);
-    case HAK_KNOB_SLACK:
-        return hint_if(huge > 0, HAK_COUNTER_HUGE, huge);
     case HAK_KNOB_SPARE:
-        return first ? hint_if(n->spare_bytes > n->resident_bytes / KEPT_SHARE, HAK_COUNTER_SPARE,
-                               n->spare_bytes)
-                     : hint_if(purged >= MANY_SLOTS * HAK_SLOT_BYTES, HAK_COUNTER_PURGED, purged);
+        return arm == 1
+                   ? hint_if(n->spare_bytes > n->resident_bytes / KEPT_SHARE, HAK_COUNTER_SPARE,
+                             n->spare_bytes)
+                   : hint_if(purged >= MANY_SLOTS * HAK_SLOT_BYTES, HAK_COUNTER_PURGED, purged);
     default:
         return hint_if(huge > 0 && keeps, HAK_COUNTER_KEPT, n->kept_bytes);
     }

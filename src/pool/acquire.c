@@ -15,7 +15,6 @@ struct pool hak_pool = {
 struct hak_pool_knobs hak_pool_knobs = {
     .keep_percent = 25,
     .grow_divisor = 8,
-    .slack_percent = 25,
     .huge_keep_bytes = UINT64_MAX,
 };
 

@@ -23,7 +23,6 @@
 #include "pool/pool_internal.h"
 
 #define KEPT_MIN_SLOTS HAK_SLOTS
-#define KEPT_LITTLE_SLOTS 8u /* where a policy has found that keeping does not pay */
 #define KEPT_SHARE 8
 #define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(32 << 20) / HAK_SLOT_BYTES / 25) /* 32 MiB in all */
 #define REGRET_NS 2000000000u
@@ -87,8 +86,6 @@ size_t hak_retired_budget_slots(void)
         return 0;
     if (max_bytes != 0)
         slots = max_bytes / HAK_SLOT_BYTES;
-    else if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.keep_percent) == 0))
-        slots = KEPT_LITTLE_SLOTS;
     else {
         size_t in_use = kept_in_use_slots();
         slots = hak_max(KEPT_MIN_SLOTS, in_use / KEPT_SHARE) + kept_extra_slots(in_use);

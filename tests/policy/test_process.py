@@ -84,14 +84,14 @@ class Process(unittest.TestCase):
 
     def test_what_a_run_tries_is_given_up_when_it_costs_too_much(self) -> None:
         environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_POLICY": f"try:{self.file}"}
-        for usual_us, found in ((100_000, ["0", "25"]), (100_000_000, ["0", "0"])):
+        for usual_us, found in ((100_000, ["100", "25"]), (100_000_000, ["100", "100"])):
             self.file.write_text(f"hakmem-policy 1\nruns 3 30\nbase 3 3000000 {3 * usual_us} 3000000\n"
-                                 "arm keep none 0 0 0 0 0 9\n", encoding="ascii")
+                                 "arm keep all 0 0 0 0 0 9\n", encoding="ascii")
             done = subprocess.run([sys.executable, "-c", KEEPS], env=environment, capture_output=True, text=True,
                                   check=False, timeout=300)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(done.stdout.split(), found)
-            self.assertIn("\narm keep none 1 ", self.file.read_text(encoding="ascii"))
+            self.assertIn("\narm keep all 1 ", self.file.read_text(encoding="ascii"))
 
     def test_a_child_of_a_fork_writes_nothing(self) -> None:
         self.assertEqual(run(f"learn:{self.file}", "1.0", "fork").stderr, "")

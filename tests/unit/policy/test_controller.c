@@ -110,7 +110,7 @@ static void frozen_and_learning_use_what_is_known_and_never_change_it(void **sta
 {
     (void)state;
     static struct hak_evidence e;
-    e = evidence_for(HAK_KNOB_HUGE_PAGES, 2);
+    e = evidence_for(HAK_KNOB_HUGE_PAGES, 1);
     for (unsigned mode = HAK_POLICY_FROZEN; mode <= HAK_POLICY_LEARN; mode++) {
         hak_policy_init(&s, mode, &e, free_knobs);
         for (uint64_t tick = 1; tick < 200; tick++) {
@@ -122,9 +122,9 @@ static void frozen_and_learning_use_what_is_known_and_never_change_it(void **sta
             struct hak_knobs knobs = hak_policy_step(&s, &now);
             for (unsigned k = 0; k < HAK_KNOBS; k++)
                 assert_int_equal(knobs.value[k],
-                                 hak_knob_info[k].arm[k == HAK_KNOB_HUGE_PAGES ? 2 : 0].value);
+                                 hak_knob_info[k].arm[k == HAK_KNOB_HUGE_PAGES ? 1 : 0].value);
         }
-        assert_int_equal(s.learned.arm[HAK_KNOB_KEEP][1].hints, mode == HAK_POLICY_LEARN ? 198 : 0);
+        assert_int_equal(s.learned.arm[HAK_KNOB_AGE][1].hints, mode == HAK_POLICY_LEARN ? 198 : 0);
     }
     bool fixed[HAK_KNOBS] = {[HAK_KNOB_HUGE_PAGES] = true};
     hak_policy_init(&s, HAK_POLICY_FROZEN, &e, fixed);
@@ -165,11 +165,11 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     assert_int_equal(e.base_cpu_us / 3, 101 * TICK / 1000);
     assert_int_equal(e.base_kib / 3, 64 << 10);
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
-    assert_int_equal(s.tried_knob, HAK_KNOB_KEEP); /* the first that the counters hint at */
+    assert_int_equal(s.tried_knob, HAK_KNOB_AGE); /* the first that the counters hint at */
     assert_int_equal(s.tried_arm, 1);
-    assert_int_equal(hak_policy_knobs(&s).value[HAK_KNOB_KEEP], 0);
+    assert_int_equal(hak_policy_knobs(&s).value[HAK_KNOB_AGE], 100000000);
     run(100, 110, 32);
-    const struct hak_arm_evidence *arm = &s.learned.arm[HAK_KNOB_KEEP][1];
+    const struct hak_arm_evidence *arm = &s.learned.arm[HAK_KNOB_AGE][1];
     assert_int_equal(arm->plays, 1);
     assert_in_range(arm->time, 1099000, 1101000);
     assert_in_range(arm->memory, 499000, 501000);
@@ -178,10 +178,10 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     e.base_cpu_us = 3 * (101 * TICK / 1000) / 4;
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
     run(100, 50, 64);
-    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 1990000, 2010000);
+    assert_in_range(s.learned.arm[HAK_KNOB_AGE][1].time, 1990000, 2010000);
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
     run(100, 5, 64);
-    assert_in_range(s.learned.arm[HAK_KNOB_KEEP][1].time, 195000, 205000);
+    assert_in_range(s.learned.arm[HAK_KNOB_AGE][1].time, 195000, 205000);
 }
 
 /* The tick at which the arm was given up, 0: never. */
@@ -191,12 +191,12 @@ static unsigned given_up(uint64_t cpu_percent, uint64_t mib)
     e = (struct hak_evidence){
         .base_plays = 3, .base_us = 300 * TICK / 1000, .base_cpu_us = 300 * TICK / 1000};
     e.base_kib = UINT64_C(3) * 64 << 10;
-    e.arm[HAK_KNOB_KEEP][2].hints = 1;
+    e.arm[HAK_KNOB_SPARE][2].hints = 1;
     hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
-    assert_int_equal(s.arm[HAK_KNOB_KEEP], 2);
+    assert_int_equal(s.arm[HAK_KNOB_SPARE], 2);
     for (unsigned tick = 1; tick <= 100; tick++) {
         struct hak_policy_snapshot now = run_at(tick, cpu_percent, mib);
-        if (hak_policy_step(&s, &now).value[HAK_KNOB_KEEP] == 25)
+        if (hak_policy_step(&s, &now).value[HAK_KNOB_SPARE] == 4 << 20)
             return tick;
     }
     return 0;
@@ -214,16 +214,16 @@ static void an_arm_that_costs_too_much_is_given_up_and_not_tried_again(void **st
     assert_in_range(given_up(100, 97), 51, 52); /* memory is judged when half of the time is over */
     hak_text_begin(&text, buffer, sizeof buffer);
     hak_policy_explain(&s, &text, "", "\n", "");
-    assert_non_null(strstr(buffer, "keep 100 -> 25, rule ended, percent 151\n"));
+    assert_non_null(strstr(buffer, "spare 33554432 -> 4194304, rule ended, percent 151\n"));
     struct hak_policy_snapshot last = run_at(101, 100, 97);
     hak_policy_end(&s, &last);
-    assert_int_equal(s.learned.arm[HAK_KNOB_KEEP][2].plays, 1);
+    assert_int_equal(s.learned.arm[HAK_KNOB_SPARE][2].plays, 1);
     static struct hak_evidence after;
     after = s.before;
     hak_evidence_add(&after, &s.learned);
     for (unsigned k = 0; k < HAK_KNOBS; k++) /* hints of this run are for others */
         for (unsigned a = 1; a < HAK_ARMS; a++)
-            after.arm[k][a].hints = k == HAK_KNOB_KEEP && a == 2;
+            after.arm[k][a].hints = k == HAK_KNOB_SPARE && a == 2;
     assert_false(hak_bandit_pick(&after, free_knobs, &knob, &arm));
 }
 

@@ -41,9 +41,9 @@ static unsigned chosen(unsigned plays, uint64_t time, uint64_t memory, uint64_t 
     static struct hak_evidence e;
     e = (struct hak_evidence){0};
     for (unsigned i = 0; i < plays; i++)
-        hak_arm_play(&e.arm[HAK_KNOB_KEEP][2], i % 2 ? time + spread : time - spread, memory);
+        hak_arm_play(&e.arm[HAK_KNOB_SPARE][2], i % 2 ? time + spread : time - spread, memory);
     uint64_t worth;
-    unsigned arm = hak_evidence_choose(&e, HAK_KNOB_KEEP, &worth);
+    unsigned arm = hak_evidence_choose(&e, HAK_KNOB_SPARE, &worth);
     assert_int_equal(worth == 0, arm == 0);
     return arm;
 }
@@ -113,7 +113,7 @@ static void the_first_runs_are_with_the_defaults_and_then_one_in_five_or_so(void
     unsigned knob;
     unsigned arm;
     unsigned base = 0;
-    e.arm[HAK_KNOB_KEEP][1].hints = e.arm[HAK_KNOB_KEEP][2].hints = 1;
+    e.arm[HAK_KNOB_SPARE][1].hints = e.arm[HAK_KNOB_SPARE][2].hints = 1;
     for (int run = 0; run < 60; run++) {
         bool picked = hak_bandit_pick(&e, fixed, &knob, &arm);
         assert_true(run >= 3 || !picked);
@@ -122,14 +122,14 @@ static void the_first_runs_are_with_the_defaults_and_then_one_in_five_or_so(void
             base++;
             continue;
         }
-        assert_int_equal(knob, HAK_KNOB_KEEP);
+        assert_int_equal(knob, HAK_KNOB_SPARE);
         hak_arm_play(&e.arm[knob][arm], arm == 2 ? 900000 : 1100000, HAK_PPM);
     }
     assert_in_range(base, 11, 14);
-    assert_true(e.arm[HAK_KNOB_KEEP][2].plays > 2 * e.arm[HAK_KNOB_KEEP][1].plays);
-    assert_true(e.arm[HAK_KNOB_KEEP][1].plays >= 1);
+    assert_true(e.arm[HAK_KNOB_SPARE][2].plays > 2 * e.arm[HAK_KNOB_SPARE][1].plays);
+    assert_true(e.arm[HAK_KNOB_SPARE][1].plays >= 1);
     uint64_t worth;
-    assert_int_equal(hak_evidence_choose(&e, HAK_KNOB_KEEP, &worth), 2);
+    assert_int_equal(hak_evidence_choose(&e, HAK_KNOB_SPARE, &worth), 2);
 }
 
 static void what_an_option_fixes_and_what_no_counter_hints_at_is_not_tried(void **state)

@@ -112,13 +112,14 @@ static struct hak_policy_summary summary(void)
 static void a_policy_sets_the_knob_of_its_best_arm_and_no_other(void **state)
 {
     (void)state;
-    const char *file = file_with(HEAD "arm keep all 5 3000000 180000000 0 0 1\n"
-                                      "arm age 100ms 5 3500000 245000000 0 0 1\n"
-                                      "arm bins small 5 3000000 180000000 0 0 1\nbin 64 4 2048\n");
+    const char *file =
+        file_with(HEAD "arm keep all 5 3000000 180000000 0 0 1\n"
+                       "arm age 100ms 5 3500000 245000000 0 0 1\n"
+                       "arm classes coarse 5 3000000 180000000 0 0 1\nbin 64 4 2048\n");
     assert_int_equal(start(HAK_POLICY_FROZEN, file), 0);
     unlink(file);
     assert_int_equal(hak_load_relaxed(&hak_pool_knobs.keep_percent), 25);
-    assert_int_equal(hak_load_relaxed(&hak_cache_knobs.bin_bytes), 256 << 10);
+    assert_int_equal(hak_load_relaxed(&hak_cache_knobs.refine_slots), 64);
     assert_int_equal(hak_load_relaxed(&hak_cache_knobs.idle_ticks), 1);
     assert_int_equal(hak_load_relaxed(&hak_cache_knobs.bin_blocks[hak_class_of(64)]), 512);
     assert_int_equal(summary().mode, HAK_POLICY_FROZEN);

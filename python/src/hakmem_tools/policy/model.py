@@ -24,13 +24,12 @@ SITE_PLACE = re.compile(r"((?:[0-9a-f]{2}){1,20}|token)\+[0-9a-f]{1,16}")
 """A build id, or `token`, and an offset, or the token."""
 
 KNOBS: dict[str, tuple[str, ...]] = {
-    "bins": ("medium", "small"),
-    "keep": ("quarter", "none", "all"),
+    "classes": ("fine", "coarse"),
+    "keep": ("quarter", "all"),
     "age": ("1s", "100ms"),
     "grow": ("eighth", "double"),
-    "huge_pages": ("late", "never", "early"),
+    "huge_pages": ("late", "early"),
     "prefault": ("none", "slabs"),
-    "slack": ("quarter", "none", "any"),
     "huge_keep": ("any", "none"),
     "spare": ("4m", "512k", "32m"),
     "prewarm": ("none", "64m"),
