@@ -19,15 +19,12 @@ mapfile -d '' files < <(find src include cmd tests bench \
 }
 
 if [[ "${1:-}" == --check ]]; then
-    unformatted=0
-    for file in "${files[@]}"; do
-        if ! "$formatter" "$file" | cmp -s - "$file"; then
-            echo "not formatted: $file"
-            unformatted=$((unformatted + 1))
-        fi
-    done
-    echo "$unformatted of ${#files[@]} files not formatted"
-    [[ $unformatted -eq 0 ]] || {
+    # One process for all files: a process for each is mostly its start.
+    mapfile -t unformatted < <("$formatter" --dry-run "${files[@]}" 2>&1 |
+        sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: .*/not formatted: \1/p' | sort -u)
+    [[ ${#unformatted[@]} -eq 0 ]] || printf '%s\n' "${unformatted[@]}"
+    echo "${#unformatted[@]} of ${#files[@]} files not formatted"
+    [[ ${#unformatted[@]} -eq 0 ]] || {
         echo 'make format mends it'
         exit 1
     }
