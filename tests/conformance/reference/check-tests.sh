@@ -51,6 +51,7 @@ done
 expect_pass "${stress_run[@]}"
 HAK_TEST_FILTER='with_8*' expect_pass "$folder/conformance_fork"
 
+export HAK_TEST_HANG_SECONDS=5 # they are made to hang here
 while read -r program filter mutants; do
     for mutant in $mutants; do
         HAK_TEST_FILTER=$filter expect_fail "$mutant" "$folder/conformance_$program"
