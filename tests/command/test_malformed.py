@@ -12,13 +12,21 @@ from collections import Counter
 from pathlib import Path
 
 import support
-from support import SANITIZED, STAND_IN, CommandCase, program_segments
+from support import SANITIZED, STAND_IN, CommandCase, environment, program_segments
 
 # The sanitizers see what the command as it is only sees when it crashes: that tries every fourth seed.
 STEP = 1 if SANITIZED else 4
+# The search for leaks at the end takes as long as all else: after every fourth mutation.
+LEAKS_STEP = 4
 PT_LOAD, PT_DYNAMIC = 1, 2
 HEADER_BYTES, PROGRAM_HEADER_BYTES = 64, 56
 EXTREMES = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 64)
+
+
+def leaks(seed: int) -> dict[str, str]:
+    """The sanitized command looks for leaks after some seeds."""
+    options = environment().get("ASAN_OPTIONS", "")
+    return {"ASAN_OPTIONS": f"{options}:detect_leaks={int(seed % LEAKS_STEP == 0)}"}
 
 
 class Mutator:
@@ -69,7 +77,7 @@ class TestMutations(CommandCase):
         for seed in range(0, count, STEP):
             mutated.write_bytes(mutator.mutate(seed))
             with self.subTest(file=original.name, seed=seed):
-                done = self.hakmem("run", "--check", *arguments)
+                done = self.hakmem("run", "--check", *arguments, env=leaks(seed))
                 self.assertIn(done.returncode, (0, 125, 126, 127), done.stderr)
                 if done.returncode != 0:
                     self.assertRegex(done.stderr, r"\Ahakmem: [^\n]+\n(hakmem: [^\n]+\n)*\Z")
@@ -97,7 +105,7 @@ class TestMutations(CommandCase):
         for seed in range(0, 300, STEP):
             target.write_bytes(mutator.mutate(seed))
             with self.subTest(file=original.name, seed=seed):
-                done = self.hakmem("run", "--check", program)
+                done = self.hakmem("run", "--check", program, env=leaks(seed))
                 self.assertIn(done.returncode, (0, 125), done.stderr)
                 statuses[done.returncode] += 1
         self.assertGreater(min(statuses[0], statuses[125]), 30 // STEP, statuses)
