@@ -17,12 +17,12 @@
 #   HAKMEM_CHECKS                     ON in the presets debug and asan
 #
 # Functions
-#   hakmem_preload_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [LABELS label...])
+#   hakmem_preload_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [COST n] [LABELS label...])
 #       A test that runs a program under libhakmem.so of this build (LD_PRELOAD, set for that program only,
 #       not for ctest's own processes). The program may be a target. Not registered under a sanitizer.
 #       With HARDENED it is libhakmem-hardened.so, and the label `hardened` is added.
-#   hakmem_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [LABELS label...])
-#       The same without LD_PRELOAD, in all presets.
+#   hakmem_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [COST n] [LABELS label...])
+#       The same without LD_PRELOAD, in all presets. Tests with the highest COST are begun first.
 #
 # tests/conformance, tests/stress, tests/fuzz and tests/unit are added in all presets; tests/programs,
 # tests/command, tests/stateful, tests/gates and bench only where libhakmem.so exists. Unit tests need no
@@ -33,10 +33,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 
 function(hakmem_test)
-    cmake_parse_arguments(arg "PRELOAD;HARDENED" "NAME;TIMEOUT" "COMMAND;LABELS" ${ARGN})
+    cmake_parse_arguments(arg "PRELOAD;HARDENED" "NAME;TIMEOUT;COST" "COMMAND;LABELS" ${ARGN})
     if(NOT arg_NAME OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR
-            "hakmem_test and hakmem_preload_test need NAME and COMMAND, and know TIMEOUT and LABELS. "
+            "hakmem_test and hakmem_preload_test need NAME and COMMAND, and know TIMEOUT, COST and LABELS. "
             "Got: ${ARGN}")
     endif()
     if(arg_PRELOAD)
@@ -54,6 +54,9 @@ function(hakmem_test)
     add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
     if(arg_TIMEOUT)
         set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    endif()
+    if(arg_COST)
+        set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
     endif()
     if(arg_LABELS)
         set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}")
