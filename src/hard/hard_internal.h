@@ -195,10 +195,13 @@ HAK_ALWAYS_INLINE void hard_quarantine(struct hard_thread *t, void *p, unsigned 
                                                    (void *p, enum hak_maker maker,                 \
                                                     size_t size_bytes, hak_free_foreign *foreign), \
                                                    (p, maker, size_bytes, foreign))                \
-                        what(bool, hak_hard_is_zero, (const char *p, size_t bytes), (p, bytes))
+                        what(bool, hak_hard_is_zero, (const char *p, size_t bytes), (p, bytes))    \
+                            what(void, hak_hard_zero_written, (char *p, size_t bytes), (p, bytes))
 
 /* p and bytes are multiples of 16, bytes > 0. */
 bool hak_hard_is_zero(const char *p, size_t bytes);
+/* Makes it zero, and writes only to lines that are not. */
+void hak_hard_zero_written(char *p, size_t bytes);
 
 #define HARD_DECLARE(result, name, parameters, arguments)                                          \
     result name##_plain parameters;                                                                \

@@ -360,7 +360,7 @@ static bool large_put_away(char *range, struct hak_note *note, size_t range_byte
         return true;
     }
     if (note->how & HARD_WARM) {
-        memset(range + note->front_bytes, 0, large_end(note) - note->front_bytes);
+        hak_hard_zero_written(range + note->front_bytes, large_end(note) - note->front_bytes);
         note->how |= HARD_ZEROED;
         return true;
     }

@@ -12,7 +12,7 @@
 #endif
 
 #ifdef __AVX2__
-#define ZERO_INLINE_BYTES 1024u /* beyond that a call of memset is worth it */
+#define ZERO_INLINE_BYTES 1024u /* beyond that looking first is worth it */
 #else
 #define ZERO_INLINE_BYTES 512u
 #endif
@@ -135,7 +135,7 @@ static HAK_NOINLINE void paths_bury_slow(void *p, uint64_t kind, size_t bytes, u
     if (HAK_UNLIKELY(!hard_canary_take(p, bytes, block_bytes)))
         hak_hard_overflow(p, (unsigned)kind / 2, bytes);
     if (bytes >= ZERO_INLINE_BYTES)
-        memset(p, 0, bytes);
+        hard_zero_written(p, paths_clear_bytes(bytes));
     else
         hard_zero(p, paths_clear_bytes(bytes));
     struct hard_thread *t = hak_hard_self;
@@ -242,4 +242,12 @@ void HARD_PATH(hak_hard_delete)(void *p, enum hak_maker maker, size_t size_bytes
 bool HARD_PATH(hak_hard_is_zero)(const char *p, size_t bytes)
 {
     return hard_is_zero(p, bytes);
+}
+
+void HARD_PATH(hak_hard_zero_written)(char *p, size_t bytes)
+{
+    if (bytes < HARD_STEP_BYTES)
+        hard_zero(p, bytes);
+    else
+        hard_zero_written(p, bytes);
 }

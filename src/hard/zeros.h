@@ -111,6 +111,26 @@ HAK_ALWAYS_INLINE void hard_zero(char *p, size_t bytes)
     }
 }
 
+/* The same for many bytes, of which the program may have written few: what is zero is only looked
+ * at, so that it need not go back to memory, and pages that were never written to get none. */
+HAK_ALWAYS_INLINE void hard_zero_written(char *p, size_t bytes)
+{
+    char *last = p + bytes - HARD_STEP_BYTES;
+    for (;; p = p + HARD_STEP_BYTES < last ? p + HARD_STEP_BYTES : last) {
+        hard_vector any = hard_vector_at(p) | hard_vector_at(p + HARD_VECTOR_BYTES) |
+                          hard_vector_at(p + 2 * HARD_VECTOR_BYTES) |
+                          hard_vector_at(p + 3 * HARD_VECTOR_BYTES);
+        if (!hard_vector_is_zero(any)) {
+            hard_vector_clear(p);
+            hard_vector_clear(p + HARD_VECTOR_BYTES);
+            hard_vector_clear(p + 2 * HARD_VECTOR_BYTES);
+            hard_vector_clear(p + 3 * HARD_VECTOR_BYTES);
+        }
+        if (p == last)
+            return;
+    }
+}
+
 /* All from `at` to `end` is zero, the first 8 bytes of which were just made so: at least those. */
 HAK_ALWAYS_INLINE bool hard_rest_is_zero(const char *at, const char *end)
 {

@@ -65,11 +65,13 @@ static void every_byte_that_is_not_zero_is_found(void **state)
 /* The forms of the functions of paths.h: for any machine, and if this one can, with AVX2. */
 static const struct form {
     bool (*is_zero)(const char *, size_t);
+    void (*zero_written)(char *, size_t);
     void *(*malloc)(size_t);
     void (*free)(void *, hak_free_foreign *);
 } forms[] = {
-    {hak_hard_is_zero_plain, hak_hard_malloc_plain, hak_hard_free_plain},
-    {hak_hard_is_zero_avx2, hak_hard_malloc_avx2, hak_hard_free_avx2},
+    {hak_hard_is_zero_plain, hak_hard_zero_written_plain, hak_hard_malloc_plain,
+     hak_hard_free_plain},
+    {hak_hard_is_zero_avx2, hak_hard_zero_written_avx2, hak_hard_malloc_avx2, hak_hard_free_avx2},
 };
 
 static unsigned forms_here(void)
@@ -88,6 +90,22 @@ static void both_forms_find_every_byte_that_is_not_zero(void **state)
                 CHECK(forms[f].is_zero(long_block, bytes) == (at >= bytes),
                       "form %u, byte %zu of %zu", f, at, bytes);
                 long_block[at] = 0;
+            }
+}
+
+static void both_forms_clear_every_byte_and_none_beyond(void **state)
+{
+    (void)state;
+    static _Alignas(16) char long_block[1056];
+    char *end = long_block + sizeof long_block;
+    for (unsigned f = 0; f < forms_here(); f++)
+        for (size_t bytes = 16; bytes <= sizeof long_block - 16; bytes += 16)
+            for (char *at = long_block; at < end; at++) {
+                *at = 1;
+                forms[f].zero_written(long_block, bytes);
+                CHECK(*at == (at >= long_block + bytes), "form %u, byte %td of %zu", f,
+                      at - long_block, bytes);
+                *at = 0;
             }
 }
 
@@ -145,6 +163,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_canary_begins_with_a_zero),
     cmocka_unit_test(every_byte_that_is_not_zero_is_found),
     cmocka_unit_test(both_forms_find_every_byte_that_is_not_zero),
+    cmocka_unit_test(both_forms_clear_every_byte_and_none_beyond),
     cmocka_unit_test(blocks_of_one_form_are_freed_by_the_other_and_come_back_zero),
     cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
     cmocka_unit_test(random_numbers_differ_after_a_fork),
