@@ -144,8 +144,6 @@ REMOTE = (
     Case("remote", "owner_ends_usable", f"{MOVES}", "what was freed becomes usable although its owner ends",
          formula="usable", full=True),
     Case("remote", "no_ticks_usable", f"{MOVES} TICKS=0", "the same without ticks", formula="usable", full=True),
-    Case("remote", "mixed_usable", f"{MIXED} ENDLESS=1", "the same with a message of two slabs",
-         formula="usable", full=True),
     Case("remote", "all_end", ENDS, "no thread goes round for ever", formula="ends", full=True),
     Case("remote", "push_without_recheck", f"{ENDS} TICKS=0", "a push does not look whether the owner has changed",
          "usable_at_the_end"),
