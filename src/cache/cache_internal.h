@@ -88,6 +88,8 @@ void hak_heap_collect_locked(struct hak_heap *heap);
 bool hak_heap_try_collect_any(struct hak_heap *heap);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
+/* The heap is about to take memory from the pool. Gives back what is too much. */
+void hak_heap_grows_locked(struct hak_heap *heap);
 /* A slab that was purged is used again; any thread. */
 void hak_heap_regret_purge(const struct hak_slab *s);
 void hak_heap_forget_regret(void);

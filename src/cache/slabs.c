@@ -224,6 +224,7 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
     struct hak_slab *s = slabs_try_find_locked(heap, cls);
     if (s != NULL)
         return s;
+    hak_heap_grows_locked(heap);
     unsigned slots = hak_class(cls)->slots;
     unsigned label = cls | slabs_density_locked(heap, cls);
     slabs_refine(cls);
