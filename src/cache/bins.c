@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BIN_MAX_BYTES ((size_t)256 << 10)
-#define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 128u) /* no more than of this size */
+#define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
 #define BIN_MIN_BLOCKS 3u
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)

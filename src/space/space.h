@@ -4,7 +4,7 @@
  * and memory for the allocator's own records.
  *
  *   map      4 bytes a slot: owner and kind            group    which superslabs are taken, which
- * have room record   64 bytes a superslab: slot states         meta     44 KiB a superslab: slab
+ * have room record   64 bytes a superslab: slot states         meta     24 KiB a superslab: slab
  * records and bitmaps window   2 MiB a superslab
  *   |--map--|--groups--|--records--|--------meta--------|----------------------window---------------------->
  *
