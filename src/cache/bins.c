@@ -63,23 +63,36 @@ static void bins_open(struct hak_heap *heap, unsigned cls)
     bins_install(heap, cls, stack, capacity);
 }
 
-/* Called with the bin empty, so that there is nothing to copy. Without memory the bin stays as it
- * is. */
-static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
+/* Called with the bin empty, so that there is nothing to copy. False: there is no memory, and the
+ * bin is as it was. */
+static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capacity)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned old = ch->capacity;
-    unsigned capacity = old * 2 + 1;
-    if (capacity > BIN_MAX_BLOCKS || (size_t)capacity * hak_class(cls)->size_bytes > max_bytes)
-        return;
+    void **before = ch->stack;
     void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
     if (stack == NULL)
-        return;
-    void **before = ch->stack;
+        return false;
     bins_install(heap, cls, stack, capacity);
     if (old > bins_first_capacity(cls))
         hak_meta_free(before, bins_stack_bytes(old));
-    hak_count_owner(&heap->stats.grown_bins, 1u);
+    return true;
+}
+
+static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
+{
+    unsigned capacity = heap->classes[cls].capacity * 2u + 1;
+    if (capacity <= BIN_MAX_BLOCKS && (size_t)capacity * hak_class(cls)->size_bytes <= max_bytes &&
+        bins_try_resize(heap, cls, capacity))
+        hak_count_owner(&heap->stats.grown_bins, 1u);
+}
+
+/* To the smallest capacity that has a stack of its own. */
+static void bins_shrink(struct hak_heap *heap, unsigned cls)
+{
+    unsigned capacity = bins_first_capacity(cls) * 2 + 1;
+    if (heap->classes[cls].capacity > capacity)
+        (void)bins_try_resize(heap, cls, capacity);
 }
 
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
@@ -163,14 +176,17 @@ unsigned hak_cache_bin_capacity(unsigned cls)
 #define REST_REFILLS 2048u /* of the thread, between two looks for bins that it has left */
 
 /* Blocks in a bin that has not changed since the last look wait for nobody: they go back to their
- * slabs, where their pages may be given back. The bin stays as large as it was. */
+ * slabs, where their pages may be given back, and the bin becomes smaller. */
 static void bins_rest_locked(struct hak_heap *heap)
 {
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         struct hak_class_heap *ch = &heap->classes[cls];
         unsigned blocks = hak_bin_blocks(heap, cls);
-        if (blocks != 0 && blocks == ch->seen_blocks)
+        if (blocks != 0 && blocks == ch->seen_blocks) {
             hak_heap_drain_locked(heap, cls, blocks);
+            if (hak_bin_blocks(heap, cls) == 0)
+                bins_shrink(heap, cls);
+        }
         ch->seen_blocks = (uint16_t)blocks;
     }
 }

@@ -164,7 +164,7 @@ static void bins_have_a_limit_in_blocks_and_bytes(void **state)
             allocate_many(heap, cls, count);
             release_many(heap, count);
         }
-        CHECK(capacity(heap, cls) <= 2047 && capacity(heap, cls) * size <= (256u << 10),
+        CHECK(capacity(heap, cls) <= 1023 && capacity(heap, cls) * size <= (256u << 10),
               "class %u: %u blocks", cls, capacity(heap, cls));
     }
     verify_heaps();
@@ -207,6 +207,32 @@ static void a_bin_that_its_thread_has_left_gives_its_blocks_back(void **state)
     assert_int_equal(hak_bin_blocks(heap, left), 0);
     assert_int_equal(capacity(heap, left), stays);
     allocate(heap, left);
+    verify_heaps();
+}
+
+static void a_grown_bin_that_its_thread_has_left_becomes_small(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned left = hak_class_of(64);
+    unsigned first = 0;
+    for (int round = 0; round < 40; round++) {
+        allocate_many(heap, left, 600);
+        release_many(heap, 600);
+        first = first == 0 ? capacity(heap, left) : first;
+    }
+    assert_true(capacity(heap, left) >= 600);
+    uint64_t begin = counted(&heap->stats.refills);
+    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 6000; n = n % MANY + 1)
+        blocks[n] = allocate(heap, hak_class_of(512));
+    assert_int_equal(hak_bin_blocks(heap, left), 0);
+    assert_true(capacity(heap, left) <= 2 * first + 1);
+    for (int round = 0; round < 40; round++) {
+        allocate_many(heap, left, 600);
+        release_many(heap, 600);
+    }
+    assert_true(capacity(heap, left) >= 600);
     verify_heaps();
 }
 
@@ -401,6 +427,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
     cmocka_unit_test(a_bin_that_cannot_grow_works_on),
     cmocka_unit_test(a_bin_that_its_thread_has_left_gives_its_blocks_back),
+    cmocka_unit_test(a_grown_bin_that_its_thread_has_left_becomes_small),
     cmocka_unit_test(flush_returns_everything_to_the_pool),
     cmocka_unit_test(a_thread_that_did_nothing_flushes_nothing),
     cmocka_unit_test(blocks_said_to_be_zero_are_zero_and_live_ones_are_left_alone),
