@@ -70,6 +70,7 @@ static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned
 
 static void purge_if_due_locked(struct hak_heap *heap, unsigned steps)
 {
+    heap->purged_free_bytes = hak_min(heap->purged_free_bytes, heap->free_bytes);
     if (heap->free_bytes - heap->purged_free_bytes <= steps * purge_step(heap))
         return;
     purge_slabs_locked(heap, false, BUSY_LEAST_PAGES);
@@ -79,7 +80,6 @@ static void purge_if_due_locked(struct hak_heap *heap, unsigned steps)
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes)
 {
     heap->free_bytes += bytes;
-    heap->purged_free_bytes = hak_min(heap->purged_free_bytes, heap->free_bytes);
     purge_if_due_locked(heap, STEPS_TO_FREE);
 }
 

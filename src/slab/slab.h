@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * slab: entry header. A slab is a run of slots cut into blocks of one class. Everything that is
- * known of it stands in its record and two bitmaps, all of them beside the superslab, none in it:
+ * known of it stands in its record and a bitmap, both of them beside the superslab, none in it:
  *
  *   meta of a superslab, 24 KiB:
  *     | 32 records, 128 bytes each | 32 x 128 bytes of bits | 32 x 512 bytes of bits |
