@@ -245,6 +245,9 @@ static void walk_slots(struct walk *w, struct hak_superslab_seen *seen)
             kind = found ? HAK_SLOT_SLAB : HAK_SLOT_TRANSITION;
             slots = found ? hak_class((entry & HAK_KIND_MASK) / 2)->slots : 1;
             w->survey->complete &= found;
+        } else if (busy && entry == 0 && hak_large_cached_slots(first + i) != 0) {
+            kind = HAK_SLOT_EMPTY; /* a run that waits for the next request */
+            slots = hak_large_cached_slots(first + i);
         } else if (busy && walk_is_large(entry, HAK_KIND_LARGE)) {
             slots = walk_large(w, first + i, entry);
             kind = slots != 0 ? HAK_SLOT_SLAB : HAK_SLOT_TRANSITION;

@@ -47,7 +47,7 @@ HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
 {
     struct hak_snapshot s;
     hak_snapshot_take(&s);
-    size_t kept = s.pool.retired_now * HAK_SUPERSLAB_BYTES;
+    size_t kept = s.pool.retired_now * HAK_SUPERSLAB_BYTES + s.large.cached_bytes;
     size_t in_slabs_free = s.cache.slab_bytes - hak_min(s.cache.slab_bytes, s.cache.used_bytes);
     return (struct mallinfo2){
         .arena = s.cache.slab_bytes + s.large.large_bytes + kept,
@@ -219,7 +219,14 @@ static void report_stages_of(unsigned label)
         hak_text_string(&text, hak_stage_name(stage));
         report_number(&text, " ", acquired, ",");
     }
-    report_number(&text, " slots in use ", hak_pool_slots_in_use(label), "\n");
+    size_t in_use = hak_pool_slots_in_use(label);
+    if (label == HAK_POOL_LABEL_RUN) {
+        struct hak_large_stats large;
+        hak_large_stats(&large);
+        in_use -= hak_min(in_use, large.cached_bytes / HAK_SLOT_BYTES);
+        report_number(&text, " from caches ", large.cached_taken, ",");
+    }
+    report_number(&text, " slots in use ", in_use, "\n");
     if (all != 0)
         hak_os_write_stderr(line, (size_t)(text.at - line));
 }

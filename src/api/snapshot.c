@@ -24,6 +24,8 @@ static const struct control controls[] = {
     {"heaps.count", FROM_SNAPSHOT(cache.heaps)},
     {"large.bytes", FROM_SNAPSHOT(large.large_bytes)},
     {"large.blocks", FROM_SNAPSHOT(large.large_blocks)},
+    {"large.cached_bytes", FROM_SNAPSHOT(large.cached_bytes)},
+    {"large.cached_taken", FROM_SNAPSHOT(large.cached_taken)},
     {"huge.bytes", FROM_SNAPSHOT(large.huge_bytes)},
     {"huge.blocks", FROM_SNAPSHOT(large.huge_blocks)},
     {"huge.reused", FROM_SNAPSHOT(large.huge_reused)},
@@ -102,5 +104,5 @@ void hak_snapshot_sum(struct hak_snapshot *s)
     s->live_bytes = s->cache.used_bytes + s->large.large_bytes + s->large.huge_bytes;
     s->live_blocks = s->cache.used_blocks + s->large.large_blocks + s->large.huge_blocks;
     s->held_bytes = s->cache.slab_bytes + s->large.large_bytes + s->large.huge_bytes +
-                    s->pool.retired_now * HAK_SUPERSLAB_BYTES;
+                    s->large.cached_bytes + s->pool.retired_now * HAK_SUPERSLAB_BYTES;
 }

@@ -49,6 +49,7 @@
 /* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says
  * otherwise. */
 #define hak_cas_relaxed(p, expected, v) HAK_CAS(p, expected, v, relaxed)
+#define hak_cas_release(p, expected, v) HAK_CAS(p, expected, v, release)
 #define hak_cas_acquire(p, expected, v) HAK_CAS(p, expected, v, acquire)
 #define hak_cas_acq_rel(p, expected, v) HAK_CAS(p, expected, v, acq_rel)
 

@@ -92,6 +92,7 @@ struct hak_heap_stats {
     _Atomic(uint64_t) remote_frees, remote_sends, collected_blocks, adopted_slabs;
     _Atomic(uint64_t) purged_bytes;
     _Atomic(uint64_t) collected_for_others; /* times that this thread did it for another */
+    _Atomic(uint64_t) large_requests;       /* for large and huge blocks */
 };
 
 /* Blocks that were freed by another thread than their slab's owner. */
@@ -167,7 +168,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[928];
+    char apart[920];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

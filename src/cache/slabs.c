@@ -3,6 +3,7 @@
  * cache: the slabs that a heap owns: lists by room, where a new one comes from, where an empty one
  * goes. Everything here runs under the heap's lock. */
 #include "cache/cache_internal.h"
+#include "large/large.h"
 
 static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
 {
@@ -238,7 +239,9 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         if (s != NULL)
             return s;
     }
-    if (!found && hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0)
+    if (!found && hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0 &&
+        (hak_large_flush_any() == 0 ||
+         hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0))
         return NULL;
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.prefault) != HAK_PREFAULT_NONE) && zero &&
         heap->classes[cls].slabs_taken >= SLABS_BEFORE_DENSE)

@@ -7,6 +7,7 @@
  * Lock order: heaps (the shared one last), then the registry's, the pool's, the window's, the
  * records'. */
 #include "cache/cache_internal.h"
+#include "large/large.h"
 
 #include <errno.h>
 #include <string.h>
@@ -216,6 +217,7 @@ void hak_cache_tick_any(void)
             hak_unlock(&h->lock);
         }
     }
+    hak_large_tick_any();
     hak_pool_tick_any();
 }
 

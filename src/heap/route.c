@@ -105,14 +105,22 @@ static void *route_class(unsigned cls, const struct request *r, bool *zero)
 
 #define LARGE_TICK_CALLS 16u
 
-static void *route_large(size_t bytes, size_t align, bool *zero)
+/* Threads by the number of their heap share caches of runs; the hardened library has better use for
+ * what was freed. */
+static unsigned route_run_cache(const struct hak_heap *heap)
 {
-    static _Atomic(uint32_t) calls;
-    uint32_t now = hak_load_relaxed(&calls) + 1;
-    hak_store_relaxed(&calls, now); /* two threads may count as one: no harm */
-    if (now % LARGE_TICK_CALLS == 0)
+    return heap->front.tag >> HAK_TAG_SHIFT;
+}
+
+static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, bool *zero)
+{
+    if (heap == NULL)
+        return hak_large_alloc(bytes, align, zero);
+    hak_count_owner(&heap->stats.large_requests, 1u);
+    if (hak_load_relaxed(&heap->stats.large_requests) % LARGE_TICK_CALLS == 0)
         hak_heap_tick_any();
-    return hak_large_alloc(bytes, align, zero);
+    return HAK_HARDENED ? hak_large_alloc(bytes, align, zero)
+                        : hak_large_alloc_near(route_run_cache(heap), bytes, align, zero);
 }
 
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
@@ -120,10 +128,11 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
     hak_heap_notice_fork();
     hak_profile_notice_request();
     void *p = NULL;
+    struct hak_heap *heap = NULL;
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
-    else if (hak_heap_self_slow() != NULL || hak_heap_started())
-        p = route_large(bytes, align, zero);
+    else if ((heap = hak_heap_self_slow()) != NULL || hak_heap_started())
+        p = route_large(heap, bytes, align, zero);
     if (HAK_UNLIKELY(hak_prof_is_on()) && p != NULL)
         hak_profile_large(p);
     return p != NULL ? p
@@ -243,7 +252,9 @@ static bool route_free_large(void *p, uint32_t entry)
         return hak_large_free(p, entry);
     uint32_t site = hak_large_note(p, entry)->how;
     size_t bytes = HAK_UNLIKELY(site != 0) ? hak_large_usable_bytes(p, entry) : 0;
-    if (!hak_large_free(p, entry))
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (!(heap != NULL ? hak_large_free_near(route_run_cache(heap), p, entry)
+                       : hak_large_free(p, entry)))
         return false;
     if (HAK_UNLIKELY(site != 0))
         hak_prof_freed(site, bytes);
@@ -339,6 +350,7 @@ size_t hak_heap_trim(void)
     if (heap != NULL)
         hak_cache_flush_groups(heap);
     hak_cache_collect_orphans();
+    hak_large_flush_any();
     size_t bytes = hak_pool_trim();
     return bytes + hak_cache_purge();
 }

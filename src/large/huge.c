@@ -85,6 +85,7 @@ static bool huge_try_take(size_t bytes, size_t align, bool fresh_only, struct ha
     if (hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0)
         return true;
     hak_whole_be_exact();
+    hak_large_flush_any();
     hak_pool_trim();
     return hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0;
 }
@@ -178,11 +179,25 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
     return huge_publish(&to, new_bytes, 0);
 }
 
+static void stats_add_cached(size_t slot, unsigned slots, void *arg)
+{
+    struct hak_large_stats *out = arg;
+    (void)slot;
+    out->cached_bytes += slots * HAK_SLOT_BYTES;
+    out->cached_runs++;
+}
+
 void hak_large_stats(struct hak_large_stats *out)
 {
     struct large_counters *c = &hak_large_counters;
+    out->cached_bytes = out->cached_runs = out->cached_taken = 0;
+    for (unsigned i = 0; i < HAK_RUN_CACHES; i++)
+        out->cached_taken += hak_load_relaxed(&c->caches[i].taken);
+    hak_run_cache_each(stats_add_cached, out);
     out->large_bytes = hak_load_relaxed(&c->large_bytes);
     out->large_blocks = hak_load_relaxed(&c->large_blocks);
+    out->large_bytes -= hak_min(out->large_bytes, out->cached_bytes); /* others go on meanwhile */
+    out->large_blocks -= hak_min(out->large_blocks, out->cached_runs);
     out->huge_bytes = hak_load_relaxed(&c->huge_bytes);
     out->huge_blocks = hak_load_relaxed(&c->huge_blocks);
     out->huge_reused = hak_load_relaxed(&c->reused);

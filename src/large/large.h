@@ -13,6 +13,7 @@
 #include "slab/slab.h"
 
 #define HAK_LARGE_MAX ((size_t)1 << 20)
+#define HAK_RUN_CACHES 8u
 /* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX
  * before. */
 #define HAK_HUGE_MAX ((size_t)1 << 46)
@@ -22,6 +23,17 @@
 /* size > 0, align a power of two (any). *zero says that the block reads as zero. NULL: out of
  * memory. */
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
+
+/* The same, and hak_large_free, for one of the threads that share a cache of runs: any number, best
+ * one that few threads have. */
+void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero);
+bool hak_large_free_near(unsigned number, void *p, uint32_t entry);
+/* What waits in these caches goes back to the pool. Returns the bytes. */
+size_t hak_large_flush_any(void);
+/* Ticks call it: the same for caches that have not been used since the last one. */
+void hak_large_tick_any(void);
+/* How many slots the run has that begins here and waits in a cache; 0: none does. */
+unsigned hak_large_cached_slots(size_t slot);
 
 /* A block of a size class that the heap profile has sampled: has a run of slots to itself, but is
  * as large as its class says. NULL: out of memory. */
@@ -46,6 +58,8 @@ void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes);
 
 struct hak_large_stats {
     size_t large_bytes, large_blocks;
+    size_t cached_bytes, cached_runs; /* free, in caches of runs */
+    uint64_t cached_taken;            /* out of those, since the start */
     size_t huge_bytes, huge_blocks;
     uint64_t huge_reused, huge_fresh; /* allocations served by kept memory, and by the system */
     uint64_t moved_pages_calls;

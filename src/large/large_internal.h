@@ -5,10 +5,30 @@
 
 #include "large/large.h"
 
+#define RUN_CACHE_LEAST_SLOTS 2u
+/* Longer ones are worth the pool's few hundred nanoseconds, and would hold much. */
+#define RUN_CACHE_MOST_SLOTS 5u
+#define RUN_ROW_RUNS 2u
+
+/* Runs of one length. Any thread. */
+struct run_row {
+    _Atomic(uint32_t) runs[RUN_ROW_RUNS]; /* first slot + 1; 0: none */
+    _Atomic(bool) used;                   /* since the last tick something was taken */
+};
+
+/* See run_cache.c. */
+struct run_cache {
+    struct run_row rows[RUN_CACHE_MOST_SLOTS - RUN_CACHE_LEAST_SLOTS + 1];
+    _Atomic(uint32_t) colour; /* of the last block, see runs.c */
+    _Atomic(uint64_t) taken;  /* runs, since the start; of two at once one may not be counted */
+} __attribute__((aligned(HAK_CACHE_LINE)));
+_Static_assert(sizeof(struct run_cache) == HAK_CACHE_LINE, "a line of its own");
+
 struct large_counters {
     _Atomic(size_t) large_bytes, large_blocks, huge_bytes, huge_blocks;
     _Atomic(size_t) slack_slots;            /* of all huge blocks */
     _Atomic(uint64_t) reused, fresh, moves; /* huge blocks by where they came from; pages moved */
+    struct run_cache caches[HAK_RUN_CACHES];
 };
 extern struct large_counters hak_large_counters;
 
@@ -19,3 +39,14 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
 /* A huge block of new_bytes to which the pages of [from, from + from_bytes) have been moved; NULL:
  * not possible. The source stays mapped, zero. */
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes);
+
+/* Takes a run of `slots` slots, or of a quarter more, out of a cache: its length; 0: there is none.
+ * It counts as a block. RUN_CACHE_LEAST_SLOTS <= slots <= RUN_CACHE_MOST_SLOTS. */
+unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot);
+/* The caller owns the run, has cleared its map entry, and leaves it counted as a block. False:
+ * there is no room. */
+bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots);
+/* Back to the pool with a run that its record describes and that counts as a block. */
+void hak_run_release(size_t slot);
+/* All that wait; others may come and go meanwhile. */
+void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg);

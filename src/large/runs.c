@@ -18,12 +18,12 @@
 struct large_counters hak_large_counters;
 
 /* A multiple of a cache line, below a page, that still leaves `bytes` in so many slots. */
-static uint32_t runs_colour(size_t bytes, unsigned slots)
+static uint32_t runs_colour(unsigned number, size_t bytes, unsigned slots)
 {
-    static _Atomic(uint32_t) next;
+    _Atomic(uint32_t) *last = &hak_large_counters.caches[number % HAK_RUN_CACHES].colour;
     size_t room = slots * HAK_SLOT_BYTES - bytes;
-    uint32_t colour = hak_load_relaxed(&next) + COLOUR_STEP_BYTES;
-    hak_store_relaxed(&next, colour); /* two threads may get the same: no harm */
+    uint32_t colour = hak_load_relaxed(last) + COLOUR_STEP_BYTES;
+    hak_store_relaxed(last, colour); /* two threads may get the same: no harm */
     colour %= HAK_PAGE_BYTES;
     return colour <= room ? colour : (uint32_t)hak_round_down(room, HAK_CACHE_LINE);
 }
@@ -58,37 +58,57 @@ static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: 
     hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
 }
 
+/* What somebody asked for. `small`: the class's size, if that is what the block stands for. */
+struct runs_request {
+    size_t bytes, align_bytes;
+    unsigned number; /* of the cache of runs */
+    uint32_t small;
+};
+
 /* Makes slots known as a block. */
-static void *runs_publish(size_t slot, unsigned slots, size_t bytes, size_t align_bytes,
-                          uint32_t small)
+static void *runs_publish(size_t slot, unsigned slots, const struct runs_request *r)
 {
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
-    s->large_colour = align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(bytes, slots) : 0;
+    s->large_colour =
+        r->align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(r->number, r->bytes, slots) : 0;
     hak_store_relaxed(&s->large_sample, 0u);
-    s->note = (struct hak_note){.bytes = bytes, .small_bytes = small};
-    runs_count(s, 1);
+    s->note = (struct hak_note){.bytes = r->bytes, .small_bytes = r->small};
     /* ORDER: [large-entry] the record is whole */
     hak_store_release(hak_map_entry(slot), HAK_KIND_LARGE);
     return hak_slot_address(slot) + s->large_colour;
 }
 
-static void *runs_alloc(size_t bytes, size_t align_bytes, unsigned align_slots, uint32_t small,
-                        bool *zero)
+static void *runs_publish_counted(size_t slot, unsigned slots, const struct runs_request *r)
+{
+    void *p = runs_publish(slot, slots, r);
+    runs_count(hak_slab_record(slot), 1);
+    return p;
+}
+
+/* From the pool; when that has none, with what waits in the caches of runs. */
+static bool runs_try_acquire(unsigned slots, unsigned align_slots, size_t *slot, bool *zero)
+{
+    return hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, slot, zero) == 0 ||
+           (hak_large_flush_any() != 0 &&
+            hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, slot, zero) == 0);
+}
+
+static void *runs_alloc(const struct runs_request *r, unsigned align_slots, bool *zero)
 {
     size_t slot;
-    unsigned slots = runs_slots_coloured(bytes, align_bytes);
-    if (hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero) != 0)
-        return NULL;
-    return runs_publish(slot, slots, bytes, align_bytes, small);
+    unsigned slots = runs_slots_coloured(r->bytes, r->align_bytes);
+    return runs_try_acquire(slots, align_slots, &slot, zero) ? runs_publish_counted(slot, slots, r)
+                                                             : NULL;
 }
 
 void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes)
 {
-    return runs_publish(slot, 1, size_bytes, align_bytes, (uint32_t)size_bytes);
+    const struct runs_request r = {size_bytes, align_bytes, 0, (uint32_t)size_bytes};
+    return runs_publish_counted(slot, 1, &r);
 }
 
-static void runs_release(size_t slot)
+void hak_run_release(size_t slot)
 {
     const struct hak_slab *s = hak_slab_record(slot);
     runs_count(s, (size_t)-1);
@@ -143,17 +163,42 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     return moved;
 }
 
+static void *large_alloc(const struct runs_request *r, bool *zero)
+{
+    size_t align_slots = r->align_bytes <= HAK_SLOT_BYTES ? 1 : r->align_bytes >> HAK_SLOT_SHIFT;
+    if (r->bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
+        return runs_alloc(r, (unsigned)align_slots, zero);
+    return hak_huge_alloc(r->bytes, r->align_bytes, zero);
+}
+
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
-    size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
-    if (size_bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
-        return runs_alloc(size_bytes, align_bytes, (unsigned)align_slots, 0, zero);
-    return hak_huge_alloc(size_bytes, align_bytes, zero);
+    return large_alloc(&(struct runs_request){size_bytes, align_bytes, 0, 0}, zero);
+}
+
+static bool runs_may_wait(unsigned slots)
+{
+    return slots >= RUN_CACHE_LEAST_SLOTS && slots <= RUN_CACHE_MOST_SLOTS;
+}
+
+void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero)
+{
+    const struct runs_request r = {size_bytes, align_bytes, number, 0};
+    if (size_bytes <= HAK_LARGE_MAX && align_bytes <= HAK_SLOT_BYTES) {
+        size_t slot;
+        unsigned slots = runs_slots_coloured(size_bytes, align_bytes);
+        if (runs_may_wait(slots) && (slots = hak_run_cache_try_take(number, slots, &slot)) != 0) {
+            *zero = false;
+            return runs_publish(slot, slots, &r);
+        }
+    }
+    return large_alloc(&r, zero);
 }
 
 void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
 {
-    return runs_alloc(size_bytes, align_bytes, 1, (uint32_t)size_bytes, zero);
+    return runs_alloc(&(struct runs_request){size_bytes, align_bytes, 0, (uint32_t)size_bytes}, 1,
+                      zero);
 }
 
 struct hak_note *hak_large_note(const void *p, uint32_t entry)
@@ -185,15 +230,34 @@ bool hak_large_take_back(void *p, uint32_t entry)
     return true;
 }
 
+/* Its end, and that of its run. */
+static void large_release(size_t slot, uint32_t entry)
+{
+    if (entry == HAK_KIND_LARGE)
+        hak_run_release(slot);
+    else
+        hak_huge_free(slot / HAK_SLOTS);
+}
+
 bool hak_large_free(void *p, uint32_t entry)
+{
+    if (!large_claim(p, entry))
+        return false;
+    large_release(hak_slot_of(p), entry);
+    return true;
+}
+
+bool hak_large_free_near(unsigned number, void *p, uint32_t entry)
 {
     size_t slot = hak_slot_of(p);
     if (!large_claim(p, entry))
         return false;
-    if (entry == HAK_KIND_LARGE)
-        runs_release(slot);
-    else
-        hak_huge_free(slot / HAK_SLOTS);
+    const struct hak_slab *s = hak_slab_record(slot);
+    bool waits = entry == HAK_KIND_LARGE && runs_small_bytes(s) == 0 &&
+                 runs_may_wait(runs_slots(s->large_bytes)) &&
+                 hak_run_cache_try_put(number, slot, runs_slots(s->large_bytes));
+    if (!waits)
+        large_release(slot, entry);
     return true;
 }
 

@@ -329,4 +329,11 @@ MISTAKES = (
         "    if (!large_begins(p, entry) || hak_load_acquire(hak_map_entry(hak_slot_of(p))) == 0)\n"
         "        return false;\n"
         "    hak_store_relaxed(hak_map_entry(hak_slot_of(p)), 0u);\n    return true;\n"),), "other_large"),
+    Mistake("run_put_on_another", "a run is put where another thread has just put one", "large/run_cache.c", ((
+        "        if (run == 0 && hak_cas_release(&row->runs[i], &run, (uint32_t)slot + 1))\n            return true;\n",
+        "        if (run == 0) {\n            hak_store_release(&row->runs[i], (uint32_t)slot + 1);\n"
+        "            return true;\n        }\n"),), "other_runs"),
+    Mistake("run_taken_twice", "a run is taken without looking whether it is still there", "large/run_cache.c", ((
+        "        if (run != 0 && hak_cas_acquire(&row->runs[i], &run, 0u)) {\n",
+        "        if (run != 0) {\n            hak_store_release(&row->runs[i], 0u);\n"),), "other_runs"),
 )

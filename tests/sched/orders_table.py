@@ -67,6 +67,8 @@ ORDERS = {
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
+    "large/run_cache.c run_row_try_take cas_acquire -> relaxed": by("other_runs"),
+    "large/run_cache.c hak_run_cache_try_put cas_release -> relaxed": by("other_runs"),
     "large/runs.c runs_publish store_release -> relaxed": LARGE_RECORD,
     "large/runs.c large_claim cas_acquire -> relaxed": LARGE_RECORD,
     "os/lock_linux.c hak_try_lock cas_acquire -> relaxed": by("other_lock"),

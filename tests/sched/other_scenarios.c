@@ -124,6 +124,38 @@ static void large_check(void)
     pool_verify(0);
 }
 
+/* --- runs that wait for the next request, of threads that share a cache --- */
+
+static void runs_setup(void)
+{
+    blocks_start(0);
+}
+
+static void runs_run(unsigned who)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        bool zero;
+        void *p = hak_large_alloc_near(0, LARGE_BYTES, 1, &zero);
+        SCHED_CHECK(p != NULL, "out of memory");
+        SCHED_CHECK(hak_large_free_near(0, p, hak_map_lookup(p)), "a block is not known");
+        if (who == 2)
+            hak_large_flush_any();
+    }
+}
+
+static void runs_check(void)
+{
+    struct hak_large_stats s;
+    hak_large_stats(&s);
+    SCHED_CHECK(s.large_blocks == 0, "%zu blocks are counted", s.large_blocks);
+    SCHED_CHECK(s.large_bytes == 0, "%zu bytes are counted", s.large_bytes);
+    hak_large_flush_any();
+    hak_large_stats(&s);
+    SCHED_CHECK(s.large_blocks == 0 && s.cached_runs == 0, "%zu blocks, %zu wait", s.large_blocks,
+                s.cached_runs);
+    pool_verify(0);
+}
+
 /* --- textbook cases --- */
 
 static _Atomic(uint64_t) x, y;
@@ -210,6 +242,8 @@ const struct scenario other_scenarios[] = {
      NULL, start_check},
     {"other_large", "two threads free the same large block", 3, large_setup, large_run, NULL,
      large_check},
+    {"other_runs", "three threads share a cache of runs", 3, runs_setup, runs_run, NULL,
+     runs_check},
     {"text_message", "textbook: message passing", 2, textbook_setup, message_run, NULL,
      nothing_to_check},
     {"text_buffers", "textbook: store buffering", 2, textbook_setup, buffers_run, NULL,

@@ -261,6 +261,8 @@ def describe_free_slot(state, address, slot):
         what = "not mapped"
     elif word & 0xFFFFFFFF == 0xFFFFFFFF:
         what = "in a superslab that is kept for later, or not mapped any more"
+    elif busy and state.run_waits(slot):
+        what = "empty: what was here has been freed"
     elif busy:
         what = "just taken or just given back"
     elif dirty:

@@ -195,6 +195,20 @@ class State:
         window = self.layout.part("HAK_ROOT_WINDOW")
         return self.layout.get(window, "hak_window.high_water")
 
+    def run_waits(self, slot):
+        """Whether a slot is in a run that was freed and waits in a cache of runs."""
+        layout = self.layout
+        caches = layout.part("HAK_ROOT_LARGE") + layout["large_counters.caches"]
+        lengths = range(layout["RUN_CACHE_LEAST_SLOTS"], layout["RUN_CACHE_MOST_SLOTS"] + 1)
+        for cache in range(layout["HAK_RUN_CACHES"]):
+            for length in lengths:
+                row = caches + cache * layout["run_cache"] + (length - lengths[0]) * layout["run_row"]
+                for i in range(layout["RUN_ROW_RUNS"]):
+                    run = number(row + layout["run_row.runs"] + 4 * i, 4)
+                    if run and run - 1 <= slot < run - 1 + length:
+                        return True
+        return False
+
     def heaps(self):
         """The addresses of all heaps."""
         at = self.layout.get(self.layout.part("HAK_ROOT_REGISTRY"), "hak_registry.all")
