@@ -56,6 +56,7 @@ void hak_hard_flush(void)
 static void quarantine_thread_end(void *value)
 {
     struct hard_thread *t = value;
+    hak_heap_notice_fork();
     if (++t->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 2 &&
         pthread_setspecific(quarantine.key, t) == 0)
         return;

@@ -22,14 +22,25 @@ static struct {
 static _Atomic(uint32_t) start_never_wiped = 1;
 _Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
 
-static void start_watch_for_forks(void)
+static bool start_watch_for_forks_locked(void)
 {
     void *page;
+    if (hak_load_relaxed(&hak_heap_unforked) != &start_never_wiped)
+        return true;
     if (hak_os_map_wiped_on_fork(&page) != 0)
-        return;
+        return false;
     _Atomic(uint32_t) *unforked = page;
     hak_store_relaxed(unforked, 1u);
     hak_store_relaxed(&hak_heap_unforked, unforked);
+    return true;
+}
+
+bool hak_heap_watch_for_forks(void)
+{
+    hak_lock(&start.lock);
+    bool watched = start_watch_for_forks_locked();
+    hak_unlock(&start.lock);
+    return watched;
 }
 
 static void start_thread_end(void *value);
@@ -50,7 +61,7 @@ static bool start_process(void)
         done = hak_space_start() == 0 && hak_cache_start() == 0;
         start.has_key = done && pthread_key_create(&start.key, start_thread_end) == 0;
         if (done)
-            start_watch_for_forks();
+            start_watch_for_forks_locked();
         if (done)
             hak_store_release(&start.done,
                               true); /* ORDER: [start] everything the first call has set up */
@@ -78,6 +89,7 @@ HAK_COLD struct hak_heap *hak_heap_open_slow(void)
 static void start_thread_end(void *value)
 {
     struct hak_heap *heap = value;
+    hak_heap_notice_fork();
     if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 &&
         pthread_setspecific(start.key, heap) == 0)
         return;

@@ -172,6 +172,8 @@ static void policy_tick_locked(uint64_t now_ns)
     snapshot_take(&s, now_ns);
     snapshot_trace(&s);
     policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
+    if (policy.state.mode < HAK_POLICY_LEARN && !policy.has_group && before == HAK_GIVE_BACK_NONE)
+        return; /* nothing to decide: most processes do not hold the state's pages */
     struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
     hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
     if (policy.state.arm[tried] != arm_before) /* it cost too much */
