@@ -150,20 +150,27 @@ static inline unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struc
     unsigned even_bits = c->even_bits;
     uintptr_t base = (uintptr_t)s->base;
     unsigned carved = hak_load_relaxed(&s->carved);
-    uint64_t lowest = s->first_word * UINT64_C(64);
+    uint64_t lowest = s->first_word;
+    uint64_t word = lowest; /* the one that `free` is a copy of */
+    uint64_t free = hak_load_relaxed(&bits[word]);
     void *const *at = blocks;
     for (; at < blocks + count; at++) {
         uint64_t index = hak_rotate_right64(((uintptr_t)*at - base) * inverse, even_bits);
         if (index >= carved)
             break;
-        uint64_t free = hak_load_relaxed(&bits[index / 64]);
+        if (index / 64 != word) { /* neighbours in the bin are neighbours in memory more often */
+            hak_store_relaxed(&bits[word], free);
+            word = index / 64;
+            free = hak_load_relaxed(&bits[word]);
+            lowest = word < lowest ? word : lowest;
+        }
         uint64_t bit = 1ull << (index % 64);
         if (HAK_UNLIKELY(free & bit))
             hak_misuse(HAK_DOUBLE_FREE, *at, s->cls);
-        hak_store_relaxed(&bits[index / 64], free | bit);
-        lowest = index < lowest ? index : lowest;
+        free |= bit;
     }
-    s->first_word = (uint8_t)(lowest / 64);
+    hak_store_relaxed(&bits[word], free);
+    s->first_word = (uint8_t)lowest;
     unsigned put = (unsigned)(at - blocks);
     hak_count_owner(&s->free_blocks, (uint16_t)put);
     return put;
