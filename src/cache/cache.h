@@ -219,7 +219,9 @@ static inline struct hak_outbox *hak_outbox_of(struct hak_heap *heap, uint32_t e
     return &heap->outbox[(entry >> HAK_TAG_SHIFT) % HAK_OUTBOXES];
 }
 
-/* hak_cache_free_remote where the block joins others that wait already. False: nothing was done. */
+/* hak_cache_free_remote where the block joins others that wait already. False: nothing was done.
+ * The entry may be any: only slabs have an owner's number, and no outbox in use is for number 0 or
+ * the heap's own. */
 HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
     struct hak_outbox *o = hak_outbox_of(heap, entry);

@@ -76,11 +76,8 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(void *p)
     size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
     if (HAK_UNLIKELY(slot >= front->slots))
         return false;
-    uint32_t entry = hak_load_relaxed(&front->map[slot]);
-    uint32_t kind = entry & HAK_KIND_MASK;
-    if (HAK_UNLIKELY(entry == 0 || kind >= HAK_KIND_CLASSES || (entry ^ front->tag) == kind))
-        return false;
-    return hak_cache_try_free_remote(hak_heap_of_front(front), entry, p);
+    return hak_cache_try_free_remote(hak_heap_of_front(front), hak_load_relaxed(&front->map[slot]),
+                                     p);
 }
 void *hak_heap_calloc(size_t bytes);
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site);

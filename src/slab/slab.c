@@ -124,6 +124,33 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
     return got;
 }
 
+unsigned hak_slab_try_put_run_owner(struct hak_slab *s, const struct hak_class *c,
+                                    void *const *blocks, unsigned count, uint64_t index)
+{
+    uintptr_t step = (uintptr_t)blocks[1] - (uintptr_t)blocks[0];
+    unsigned n = 2;
+    while (n < count && (uintptr_t)blocks[n] - (uintptr_t)blocks[n - 1] == step)
+        n++;
+    if (n < HAK_RUN_BLOCKS)
+        return 0;
+    bool up = step == c->size_bytes; /* what lies beside may be another slab's */
+    n = (unsigned)hak_min(n, up ? hak_load_relaxed(&s->carved) - index : index + 1);
+    uint64_t first = up ? index : index + 1 - n;
+    uint64_t end = first + n;
+    for (uint64_t at = first, next; at < end; at = next) {
+        next = hak_min(hak_round_up(at + 1, 64), end);
+        uint64_t mask = ~UINT64_C(0) >> (64 - (next - at)) << (at % 64);
+        uint64_t free = hak_load_relaxed(&s->free_bits[at / 64]);
+        if (HAK_UNLIKELY(free & mask))
+            hak_misuse(HAK_DOUBLE_FREE,
+                       s->base + ((at & ~UINT64_C(63)) + hak_ctz64(free & mask)) * c->size_bytes,
+                       s->cls);
+        hak_store_relaxed(&s->free_bits[at / 64], free | mask);
+    }
+    s->first_word = (uint8_t)hak_min(first / 64, s->first_word);
+    return n;
+}
+
 /* The first block at or after `from` whose free bit is `free`; `carved` if there is none. */
 static unsigned slab_next(const struct hak_slab *s, unsigned from, unsigned carved, bool free)
 {

@@ -71,6 +71,26 @@ static void a_second_put_is_a_double_free(void **state)
     }
 }
 
+static void call_put_streak(void *argument)
+{
+    struct call *c = argument;
+    void *blocks[32];
+    for (unsigned i = 0; i < 32; i++)
+        blocks[i] = block(c->slab, i);
+    hak_slab_put_streak_owner(c->slab, hak_class(c->slab->cls), blocks, 32);
+}
+
+static void a_second_put_in_a_run_names_the_block(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 32; i += 7) {
+        struct hak_slab *s = slab_of(2, 40);
+        struct call c = {.slab = s, .p = block(s, i)};
+        assert_null(fake_os_last_words(call_put, &c));
+        assert_dies(call_put_streak, &c, "double free of");
+    }
+}
+
 static void a_pointer_into_a_block_is_refused_at_every_offset(void **state)
 {
     (void)state;
@@ -150,6 +170,7 @@ static void verify_finds_each_broken_invariant(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_second_put_is_a_double_free),
+    cmocka_unit_test(a_second_put_in_a_run_names_the_block),
     cmocka_unit_test(a_pointer_into_a_block_is_refused_at_every_offset),
     cmocka_unit_test(a_block_that_was_never_given_out_is_refused),
     cmocka_unit_test(what_lies_behind_the_last_block_is_refused),

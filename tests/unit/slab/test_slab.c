@@ -266,6 +266,64 @@ static void a_streak_ends_at_the_first_block_of_another_slab(void **state)
     }
 }
 
+/* Half of a slab's blocks in a streak, from `from` on by `step`, and what is left of the other. */
+static void put_half(struct hak_slab *s, char *const *blocks, unsigned n, bool up)
+{
+    static void *streak[MOST_BLOCKS];
+    for (unsigned i = 0; i < n / 2; i++)
+        streak[i] = blocks[up ? n / 4 + i : n / 4 + n / 2 - 1 - i];
+    CHECK(hak_slab_put_streak_owner(s, hak_class(s->cls), streak, n / 2) == n / 2, "class %u",
+          s->cls);
+    hak_slab_verify_owner(s);
+    assert_int_equal(hak_slab_used_blocks(s), n - n / 2);
+}
+
+static void blocks_side_by_side_return_in_either_direction(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        static char *blocks[MOST_BLOCKS], *again[MOST_BLOCKS];
+        struct hak_slab *s = new_slab(cls, true);
+        unsigned n = take_all(s, blocks);
+        for (int up = 0; up < 2; up++) {
+            char *lowest = blocks[n / 4];
+            put_half(s, blocks, n, up);
+            assert_int_equal(take_all(s, again), n / 2);
+            if (n >= 2)
+                assert_ptr_equal(again[0], lowest);
+        }
+    }
+}
+
+static void a_run_ends_where_its_slab_ends(void **state)
+{
+    (void)state;
+    start();
+    static char *low[MOST_BLOCKS], *high[MOST_BLOCKS];
+    const struct hak_class *c = hak_class(0);
+    struct hak_slab *first = new_slab(0, true);
+    struct hak_slab *second = hak_slab_make_owner(hak_slab_slot(first) + 1, 0, true);
+    unsigned n = take_all(first, low);
+    take_all(second, high);
+    assert_ptr_equal(low[n - 1] + c->size_bytes, high[0]);
+    void *up[40], *down[40];
+    for (unsigned i = 0; i < 20; i++) {
+        up[i] = low[n - 20 + i];
+        up[20 + i] = high[i];
+        down[i] = high[39 - i];
+        down[20 + i] = low[n - 21 - i];
+    }
+    assert_int_equal(hak_slab_put_streak_owner(first, c, up, 40), 20);
+    assert_int_equal(hak_slab_put_streak_owner(second, c, up + 20, 20), 20);
+    assert_int_equal(hak_slab_put_streak_owner(second, c, down, 40), 20);
+    assert_int_equal(hak_slab_put_streak_owner(first, c, down + 20, 20), 20);
+    hak_slab_verify_owner(first);
+    hak_slab_verify_owner(second);
+    assert_int_equal(hak_slab_used_blocks(first), n - 40);
+    assert_int_equal(hak_slab_used_blocks(second), n - 40);
+}
+
 static void a_page_alone_is_given_back_only_when_asked_for(void **state)
 {
     (void)state;
@@ -312,6 +370,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(takes_and_puts_in_any_order_agree_with_a_shadow),
     cmocka_unit_test(slabs_in_one_superslab_keep_their_bits_apart),
     cmocka_unit_test(a_streak_ends_at_the_first_block_of_another_slab),
+    cmocka_unit_test(blocks_side_by_side_return_in_either_direction),
+    cmocka_unit_test(a_run_ends_where_its_slab_ends),
     cmocka_unit_test(a_page_alone_is_given_back_only_when_asked_for),
     cmocka_unit_test(a_new_slab_forgets_the_old_one_in_its_place),
 };
