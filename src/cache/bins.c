@@ -24,6 +24,8 @@
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_REFILLS 16u
 #define BIN_STREAK 2u
+#define BIN_BEGINNING 6u
+#define BIN_FIRST_BLOCKS 16u
 #define REFILL_MAX_SLABS 4u
 
 struct hak_cache_knobs hak_cache_knobs = {
@@ -120,6 +122,8 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
+    if (ch->begun < BIN_BEGINNING) /* the bin may be as large as a thread before has made it */
+        want = (unsigned)hak_min(want, BIN_FIRST_BLOCKS << ch->begun++);
     void **out = ch->stack + want + 1;
     unsigned got = 0;
     for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {

@@ -82,6 +82,8 @@ struct hak_class_heap {
     uint8_t
         slabs_taken; /* from the pool, up to the number from which on more of them are expected */
     uint16_t seen_blocks; /* in the bin, at the last look for bins that rest */
+    uint8_t begun;        /* refills of the heap's present thread, up to the number from which on
+                             they are whole */
     uint16_t turns;       /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };

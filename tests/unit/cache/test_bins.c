@@ -152,6 +152,32 @@ static void a_working_set_over_the_capacity_soon_fits_the_bin(void **state)
     assert_int_equal(counted(&heap->stats.drains), drains);
 }
 
+/* Refills of a bin that another thread has made large, and that a new one begins with. */
+static void a_thread_takes_little_of_a_large_bin_that_it_did_not_make(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(64);
+    for (int round = 0; round < 40; round++) {
+        allocate_many(heap, cls, 600);
+        release_many(heap, 600);
+    }
+    unsigned large = capacity(heap, cls);
+    assert_true(large >= 511);
+    close_thread(heap);
+    assert_ptr_equal(open_thread(), heap);
+    assert_int_equal(capacity(heap, cls), large);
+    unsigned taken = 0;
+    for (unsigned expected = 16; expected <= 128; expected *= 2) {
+        allocate_many(heap, cls, 1); /* it comes from a refill: all of the last is used */
+        taken = hak_bin_blocks(heap, cls) + 1;
+        assert_int_equal(taken, expected);
+        allocate_many(heap, cls, taken - 1);
+    }
+    verify_heaps();
+}
+
 static void bins_have_a_limit_in_blocks_and_bytes(void **state)
 {
     (void)state;
@@ -424,6 +450,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_that_only_allocates_keeps_small_bins),
     cmocka_unit_test(a_bin_grows_when_overflows_are_followed_by_underflows),
     cmocka_unit_test(a_working_set_over_the_capacity_soon_fits_the_bin),
+    cmocka_unit_test(a_thread_takes_little_of_a_large_bin_that_it_did_not_make),
     cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
     cmocka_unit_test(a_bin_that_cannot_grow_works_on),
     cmocka_unit_test(a_bin_that_its_thread_has_left_gives_its_blocks_back),
