@@ -24,6 +24,7 @@ struct pool {
     /* What may be kept beyond the share of what is in use, and what it is learned from: retired.c
      */
     _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
+    _Atomic(size_t) regretted_slots; /* since something last grew old */
     _Atomic(size_t) evicted_at_slots,
         extra_from_slots; /* in use when that was given back, at least */
     _Atomic(uint64_t) evicted_ns, next_tick_ns;

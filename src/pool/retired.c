@@ -10,11 +10,12 @@
  * Both together may be an eighth of what is in use, at least 2 MiB, and what experience adds to
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
  * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (32
- * MiB at least; a knob). It rises for as much in use as there was when that memory was given back;
- * with less in use, by less. Memory that grew old unused was kept wrongly, and the limit falls by
- * as much. What is over the limit goes back at once, whole superslabs first, the oldest first; then
- * EMPTY slots, from the highest address down (slots are acquired from the lowest up). The rest goes
- * when it is older than the configured age (EMPTY slots: four times that), at the next tick.
+ * MiB at least; a knob), and to all of that when as much has been given back wrongly. It rises for
+ * as much in use as there was when that memory was given back; with less in use, by less. Memory
+ * that grew old unused was kept wrongly, and the limit falls by as much. What is over the limit
+ * goes back at once, whole superslabs first, the oldest first; then EMPTY slots, from the highest
+ * address down (slots are acquired from the lowest up). The rest goes when it is older than the
+ * configured age (EMPTY slots: four times that), at the next tick.
  *
  * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
  * See pool.h. */
@@ -129,6 +130,16 @@ void hak_retired_evicted(size_t slots)
     hak_add_relaxed(&hak_pool.evicted_slots, slots);
 }
 
+/* The share of the most that was in use to which the limit may rise: the knob's, twice that once
+ * half of it has been given back wrongly, and all once all of it has. */
+static size_t kept_percent(size_t regretted, size_t most)
+{
+    size_t percent = hak_load_relaxed(&hak_pool_knobs.keep_percent);
+    size_t sum = hak_load_relaxed(&hak_pool.regretted_slots) + regretted;
+    hak_store_relaxed(&hak_pool.regretted_slots, sum); /* of two threads one may get lost */
+    return sum >= most ? 100 : sum >= most / 2 ? hak_min(percent * 2, 100) : percent;
+}
+
 void hak_retired_regret(size_t slots)
 {
     if (hak_load_relaxed(&hak_pool.evicted_slots) == 0)
@@ -139,17 +150,17 @@ void hak_retired_regret(size_t slots)
     }
     size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
     size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
-    size_t percent = hak_load_relaxed(&hak_pool_knobs.keep_percent);
     size_t regretted = kept_lower(&hak_pool.evicted_slots, slots);
+    size_t percent = kept_percent(regretted, most);
     size_t at = hak_load_relaxed(&hak_pool.evicted_at_slots);
     if (extra == 0 || at < hak_load_relaxed(&hak_pool.extra_from_slots))
         hak_store_relaxed(&hak_pool.extra_from_slots, at);
     extra += regretted;
     hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
     hak_store_relaxed(&hak_pool.most_in_use_slots, most); /* of two threads one may get lost: a */
+    size_t least = EXTRA_MIN_SLOTS_A_PERCENT * hak_load_relaxed(&hak_pool_knobs.keep_percent);
     hak_store_relaxed(&hak_pool.extra_slots,
-                      hak_min(extra, hak_max(EXTRA_MIN_SLOTS_A_PERCENT * percent,
-                                             most * percent / 100))); /* hint */
+                      hak_min(extra, hak_max(least, most * percent / 100))); /* hint */
 }
 
 /* --- the list --- */
@@ -402,8 +413,10 @@ void hak_retired_tick(uint64_t now)
     aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
     kept_lower(&hak_pool.extra_slots, aged);
     hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);
-    if (aged != 0)
+    if (aged != 0) {
         hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
+        hak_store_relaxed(&hak_pool.regretted_slots, (size_t)0);
+    }
 }
 
 void hak_pool_tick_any(void)
