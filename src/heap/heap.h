@@ -106,12 +106,19 @@ void hak_heap_tick_any(void);
  * memory. */
 struct hak_heap *hak_heap_open_slow(void);
 
-static inline struct hak_heap *hak_heap_self_slow(void)
+/* The calling thread's heap, if it has one. */
+static inline struct hak_heap *hak_heap_self_if_open(void)
 {
     struct hak_front *front = hak_self;
     return HAK_LIKELY(front != &hak_front_none && front != &hak_front_shared)
                ? hak_heap_of_front(front)
-               : hak_heap_open_slow();
+               : NULL;
+}
+
+static inline struct hak_heap *hak_heap_self_slow(void)
+{
+    struct hak_heap *heap = hak_heap_self_if_open();
+    return HAK_LIKELY(heap != NULL) ? heap : hak_heap_open_slow();
 }
 
 bool hak_heap_started(void);
@@ -123,11 +130,13 @@ bool hak_heap_watch_for_forks(void);
 void hak_heap_fork_child(void);
 
 extern HAK_HIDDEN _Atomic(_Atomic(uint32_t) *)
-    hak_heap_unforked; /* points to 0: a fork has to be dealt with */
+    hak_heap_unforked; /* points to HAK_UNFORKED, or a fork has to be dealt with */
+#define HAK_UNFORKED 1u
 
 /* At the beginning of every slow path. */
 static inline void hak_heap_notice_fork(void)
 {
-    if (HAK_UNLIKELY(hak_load_relaxed(hak_load_relaxed(&hak_heap_unforked)) == 0))
+    /* ORDER: [unforked] what was made good in the child */
+    if (HAK_UNLIKELY(hak_load_acquire(hak_load_relaxed(&hak_heap_unforked)) != HAK_UNFORKED))
         hak_heap_fork_child();
 }

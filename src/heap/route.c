@@ -252,7 +252,7 @@ static bool route_free_large(void *p, uint32_t entry)
         return hak_large_free(p, entry);
     uint32_t site = hak_large_note(p, entry)->how;
     size_t bytes = HAK_UNLIKELY(site != 0) ? hak_large_usable_bytes(p, entry) : 0;
-    struct hak_heap *heap = hak_heap_self_slow();
+    struct hak_heap *heap = hak_heap_self_if_open(); /* a free alone opens none */
     if (!(heap != NULL ? hak_large_free_near(route_run_cache(heap), p, entry)
                        : hak_large_free(p, entry)))
         return false;

@@ -16,10 +16,11 @@ static struct {
     bool has_key;
 } start;
 
-/* 1 in the process that wrote it, 0 in the child of a fork until that has been dealt with. In a
- * page that the kernel wipes; where it cannot, always 1, and the handler of pthread_atfork is
- * relied on. */
-static _Atomic(uint32_t) start_never_wiped = 1;
+/* HAK_UNFORKED in the process that wrote it, 0 in the child of a fork, and FORK_BEING_MENDED while
+ * one of its threads makes good what can be made good. In a page that the kernel wipes; where it
+ * cannot, always HAK_UNFORKED, and the handler of pthread_atfork is relied on. */
+#define FORK_BEING_MENDED 2u
+static _Atomic(uint32_t) start_never_wiped = HAK_UNFORKED;
 _Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
 
 static bool start_watch_for_forks_locked(void)
@@ -30,7 +31,7 @@ static bool start_watch_for_forks_locked(void)
     if (hak_os_map_wiped_on_fork(&page) != 0)
         return false;
     _Atomic(uint32_t) *unforked = page;
-    hak_store_relaxed(unforked, 1u);
+    hak_store_relaxed(unforked, HAK_UNFORKED);
     hak_store_relaxed(&hak_heap_unforked, unforked);
     return true;
 }
@@ -109,12 +110,8 @@ static void start_thread_end(void *value)
  * that registered theirs before this library did run before its own, and raw clone runs none at
  * all. */
 
-void hak_heap_fork_child(void)
+static void fork_mend(void)
 {
-    _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
-    if (unforked != &start_never_wiped && hak_load_relaxed(unforked) == 1)
-        return; /* a handler that came first needed memory: all this is done */
-    hak_store_relaxed(unforked, 1u);
     hak_lock_recover(&start.lock);
     if (HAK_HARDENED)
         hak_os_random_forget();
@@ -126,7 +123,26 @@ void hak_heap_fork_child(void)
     hak_prof_fork_child();
     if (!hak_heap_started())
         return; /* another thread was starting the process: the child starts anew */
-    bool heapless = hak_self == &hak_front_none || hak_self == &hak_front_shared;
-    if (hak_cache_fork_child(heapless ? NULL : hak_heap_of_front(hak_self)))
+    if (hak_cache_fork_child(hak_heap_self_if_open()))
         hak_self = &hak_front_none;
+}
+
+/* Of the child's threads one does it, and the others wait: they may hold locks already that were
+ * free when the process forked. */
+void hak_heap_fork_child(void)
+{
+    static _Atomic(uintptr_t) mender;
+    _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
+    uint32_t state = 0;
+    if (unforked == &start_never_wiped) {
+        fork_mend();
+    } else if (hak_cas_acquire(unforked, &state, FORK_BEING_MENDED)) { /* ORDER: [unforked] */
+        hak_store_relaxed(&mender, hak_os_this_thread());
+        fork_mend();
+        hak_store_relaxed(&mender, (uintptr_t)0);
+        hak_store_release(unforked, HAK_UNFORKED); /* ORDER: [unforked] all that is good again */
+    } else if (hak_load_relaxed(&mender) != hak_os_this_thread()) {
+        while (hak_load_acquire(unforked) == FORK_BEING_MENDED) /* ORDER: [unforked] */
+            hak_cpu_pause();
+    }
 }

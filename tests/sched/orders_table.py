@@ -41,6 +41,8 @@ SAMPLE_SLOT = kept("not run: no scenario samples lifetimes; the slot's content p
 SITE_RULES = kept("not run: rules are read before the program begins; kept for who adds them later")
 METERED = kept("not run: no scenario profiles; one thread writes, and who comes later reads a copy of its memory (a fork) "
                "or takes the heap's lock; the order keeps a block from being in two bins")
+FORKED = kept("not run: the simulated system has no page that a fork wipes; the child's threads meet at one word, whose "
+              "release and acquire hand on what one of them has made good")
 PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
                "by plain release and acquire")
 
@@ -64,6 +66,10 @@ ORDERS = {
     "hard/blocks.c hak_hard_start_slow store_release -> relaxed": SECRET,
     "hard/large.c large_revive store_release -> relaxed": HARDENED,
     "hard/large.c hak_hard_large_free cas_acquire -> relaxed": HARDENED,
+    "heap/heap.h hak_heap_notice_fork load_acquire -> relaxed": FORKED,
+    "heap/start.c hak_heap_fork_child cas_acquire -> relaxed": FORKED,
+    "heap/start.c hak_heap_fork_child store_release -> relaxed": FORKED,
+    "heap/start.c hak_heap_fork_child load_acquire -> relaxed": FORKED,
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
