@@ -18,7 +18,7 @@ void hak_hard_start_slow(void)
         return;
     hak_lock(&lock);
     if (!hak_load_relaxed(&made)) {
-        hak_hard_large_start();
+        hak_hard_kept_start();
         hak_hard.secret[0] = hak_os_random();
         hak_hard.secret[1] = hak_os_random() | 1;
         hak_store_release(&made, true); /* ORDER: [hard-secret] */

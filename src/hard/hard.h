@@ -56,8 +56,9 @@ size_t hak_hard_usable_bytes(const void *p);
 
 /* Large blocks in quarantine, which large counts as in use: the first four figures. */
 void hak_hard_kept(struct hak_large_stats *kept);
-/* Empties the calling thread's quarantine. */
-void hak_hard_flush(void);
+/* Empties the calling thread's quarantine, and gives back what is kept of large blocks. False:
+ * there was none of those. */
+bool hak_hard_flush(void);
 
 /* Options; before the program has threads. */
 struct hak_hard_config {

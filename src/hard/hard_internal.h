@@ -57,14 +57,14 @@ static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void
 #define HARD_LARGE 0xFFu /* in the place of a class */
 #define HARD_LINES 4u
 #define HARD_PLACES 300u
-#define HARD_LARGE_KEPT 16u
+#define HARD_LARGE_WAIT 4u /* large blocks in a thread's quarantine */
 
 extern HAK_HIDDEN struct hard {
     uint64_t secret[2];  /* canaries are made of; [1] is odd, and 0 before the first block */
     uint32_t claim_mask; /* of every free: HARD_LIVE, and HARD_MAKER_MASK unless it is turned off */
     uint8_t line_of_kind[HAK_KIND_CLASSES]; /* the quarantine's */
     uint16_t place_behind[HARD_PLACES];     /* in the same line, which has no end */
-    size_t kept_most_bytes;                 /* of large blocks in a thread's quarantine */
+    size_t kept_most_bytes;                 /* addresses of freed large blocks */
 } hak_hard;
 
 /* --- canaries --- */
@@ -149,7 +149,7 @@ struct hard_thread {
     unsigned large_count;        /* oldest first */
     size_t large_bytes;          /* of their ranges */
     size_t large_resident_bytes;
-    char *large[HARD_LARGE_KEPT];
+    char *large[HARD_LARGE_WAIT];
 };
 extern HAK_HIDDEN __thread struct hard_thread *hak_hard_self;
 
@@ -218,15 +218,52 @@ _Noreturn void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
 
 /* --- large.c --- */
 
-/* Once a process; part of the first allocation. */
-void hak_hard_large_start(void);
 void *hak_hard_large_alloc(size_t size_bytes, uint32_t how);
 /* `entry` is what the map says of p's slot. False: no block begins at p. */
 bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim);
 bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **out);
 size_t hak_hard_large_usable_bytes(const void *p, uint32_t entry);
-/* A block leaves the quarantine of a thread: the oldest. */
-void hak_hard_large_evict(struct hard_thread *t);
+/* What was noted of a range, and its length. */
+struct hak_note *hak_hard_large_note(const void *range, bool *huge);
+size_t hak_hard_large_range_bytes(const void *range);
+/* Gives a freed block's range back to heap; one that was left accessible is looked at. */
+void hak_hard_large_release(char *range);
+
+/* The end of the pages of a range that can be accessed; the first is the second of the range. */
+static inline size_t hard_large_end(const struct hak_note *note)
+{
+    return hak_round_up(note->front_bytes + note->bytes, HAK_PAGE_BYTES);
+}
+
+static inline size_t hard_large_room_pages(const struct hak_note *note)
+{
+    return hard_large_end(note) / HAK_PAGE_BYTES - 1;
+}
+
+/* A block of `pages` may end where the room does: what is before it has to be zero, and is looked
+ * at. A block begins in the first slot of its range. */
+#define HARD_LARGE_SLACK_MOST (HAK_SLOT_BYTES / HAK_PAGE_BYTES - 2)
+static inline bool hard_large_room_fits(size_t room_pages, size_t pages)
+{
+    return room_pages >= pages && room_pages - pages <= hak_min(HARD_LARGE_SLACK_MOST, pages / 2);
+}
+
+/* --- kept.c --- */
+
+/* Once a process; part of the first allocation. */
+void hak_hard_kept_start(void);
+/* What freed blocks may have in memory, all together. */
+size_t hak_hard_kept_most(void);
+/* A range out of which a block of so many pages can be made; NULL: there is none. It is as it was
+ * when it was put away. */
+char *hak_hard_kept_take(size_t pages);
+/* The range of a block that was just put away goes to the thread's quarantine, which is not busy.
+ * `most` is hak_hard_kept_most(). */
+void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most);
+/* The thread's quarantine, which is busy, is emptied for others to use. */
+void hak_hard_kept_end(struct hard_thread *t);
+/* All that waits no longer goes back to heap. False: there was nothing. */
+bool hak_hard_kept_flush(void);
 
 /* --- report.c: messages; none of them returns --- */
 

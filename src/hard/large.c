@@ -9,37 +9,24 @@
  * The block ends where the guard begins, as closely as its alignment allows, and the slack before
  * it stays zero. A block aligned to more than a page begins its range and has no guard in front.
  *
- * A freed block is inaccessible as a whole while it is in its thread's quarantine. A block of the
- * same size may be made of the oldest there; all its pages are in memory then, and it is "warm":
- * from then on it is made zero when it is freed and looked at when it leaves the quarantine, as a
- * small one, which takes no call of the system (and less time than to make it inaccessible and
- * accessible again, a tenth of a microsecond a page each). The map's entry says whether a block is
- * live or kept; whoever changes it owns the block. Each guard costs the process a mapping: beyond
- * GUARDED_MOST blocks there are canaries only (a process has 65,530 mappings), and no quarantine.
+ * A freed block is inaccessible as a whole while it waits (kept.c). Then a block that is not much
+ * shorter may be made of its range, whose guards stay where they are: the new block ends where they
+ * begin, and the slack is longer. All its pages are in memory then, and it is "warm": from then on
+ * it is made zero when it is freed and looked at when it is used again, as a small one, which takes
+ * no call of the system (and less time than to make it inaccessible and accessible again, a tenth
+ * of a microsecond a page each). The map's entry says whether a block is live or kept; whoever
+ * changes it owns the block. Each guard costs the process a mapping: beyond GUARDED_MOST blocks
+ * there are canaries only (a process has 65,530 mappings), and no quarantine.
  */
 #include "hard/hard_internal.h"
 
 #include <string.h>
 
 #define GUARDED_MOST 8192u
-/* In a quarantine: blocks that wait at least, so that none is used again at once; addresses, and
- * their share of RLIMIT_AS; pages in memory: of what is larger than its part of that, the pages go
- * at once. */
-#define KEPT_LEAST 4u
-#define KEPT_MOST_BYTES ((uint64_t)256 << 20)
-#define KEPT_SHARE_OF_LIMIT 64u
-/* A block is made of a kept range of at most so many times its length; of the pages that it leaves
- * inaccessible more than its own divided by this are given back. */
-#define KEPT_LENGTHS_MOST 2u
+/* More of the pages that a block leaves inaccessible of its range than its own divided by this are
+ * given back. */
 #define KEPT_REST_SHARE 2u
-#define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
-#define RESIDENT_ALL_BYTES ((size_t)10 << 20) /* of all threads together, or, if that is more, */
-#define RESIDENT_SHARE 4u                     /* this part of all large blocks */
-
 static _Atomic(uint32_t) large_guarded;
-/* In all quarantines. */
-static _Atomic(size_t) large_kept_bytes[2], large_kept_blocks[2]; /* large, huge */
-static _Atomic(size_t) large_kept_resident_bytes;
 
 static uint32_t large_entry(const void *range)
 {
@@ -52,21 +39,23 @@ static struct hak_note *large_note(size_t slot, uint32_t entry)
                                   : &hak_slab_record(slot)->note;
 }
 
-static size_t large_range_bytes(const void *range)
+struct hak_note *hak_hard_large_note(const void *range, bool *huge)
+{
+    uint32_t kind = large_entry(range) & ~HAK_KIND_KEPT;
+    *huge = kind == HAK_KIND_HUGE;
+    return large_note(hak_slot_of(range), kind);
+}
+
+size_t hak_hard_large_range_bytes(const void *range)
 {
     return hak_large_usable_bytes(range, large_entry(range) & ~HAK_KIND_KEPT);
 }
 
 /* --- guards, canary, zeros --- */
 
-static size_t large_end(const struct hak_note *note) /* of the pages that can be accessed */
-{
-    return hak_round_up(note->front_bytes + note->bytes, HAK_PAGE_BYTES);
-}
-
 static void large_seal(char *range, struct hak_note *note)
 {
-    size_t end = large_end(note);
+    size_t end = hard_large_end(note);
     size_t room = end - note->front_bytes - note->bytes;
     memset(range + end - room, 0, room);
     if (room != 0)
@@ -75,7 +64,7 @@ static void large_seal(char *range, struct hak_note *note)
         hak_sub_relaxed(&large_guarded, 1u);
         return;
     }
-    size_t range_bytes = large_range_bytes(range);
+    size_t range_bytes = hak_hard_large_range_bytes(range);
     if (hak_os_protect(range + end, range_bytes - end, false) == 0)
         note->how |= HARD_GUARD_BACK;
     if (note->front_bytes != 0 && hak_os_protect(range, HAK_PAGE_BYTES, false) == 0)
@@ -91,7 +80,7 @@ static bool large_unseal(char *range, struct hak_note *note)
         HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED | HARD_WARM | HARD_ZEROED;
     if (!(note->how & (all & ~(HARD_WARM | HARD_ZEROED))))
         return true;
-    if (hak_os_protect(range, large_range_bytes(range), true) != 0)
+    if (hak_os_protect(range, hak_hard_large_range_bytes(range), true) != 0)
         return false;
     if (note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK))
         hak_sub_relaxed(&large_guarded, 1u);
@@ -102,7 +91,7 @@ static bool large_unseal(char *range, struct hak_note *note)
 static void large_check(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    size_t room = large_end(note) - note->front_bytes - note->bytes;
+    size_t room = hard_large_end(note) - note->front_bytes - note->bytes;
     if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
@@ -114,122 +103,48 @@ static void large_check(const char *range, const struct hak_note *note)
 static void large_check_zeroed(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    if (hak_hard_is_zero(range + HAK_PAGE_BYTES, large_end(note) - HAK_PAGE_BYTES))
+    if (hak_hard_is_zero(range + HAK_PAGE_BYTES, hard_large_end(note) - HAK_PAGE_BYTES))
         return;
     if (note->front_bytes > HAK_PAGE_BYTES &&
         !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
         hak_hard_underflow(p, note->bytes);
-    hak_hard_written_after_free(p, HARD_LARGE, large_end(note) - note->front_bytes);
+    hak_hard_written_after_free(p, HARD_LARGE, hard_large_end(note) - note->front_bytes);
 }
 
-/* --- what a thread keeps --- */
-
-void hak_hard_large_start(void)
+static size_t large_pages(size_t size_bytes)
 {
-    uint64_t share = hak_os_address_space_limit() / KEPT_SHARE_OF_LIMIT;
-    hak_hard.kept_most_bytes = share < KEPT_MOST_BYTES ? share : KEPT_MOST_BYTES;
+    return (hak_max(size_bytes, 1) + HAK_PAGE_BYTES - 1) / HAK_PAGE_BYTES;
 }
 
-static size_t large_resident_bytes(const struct hak_note *note)
+/* Where a block begins that ends at `end`. */
+static size_t large_front(size_t end, size_t size_bytes, size_t align)
 {
-    return note->how & HARD_PURGED ? 0 : note->bytes;
+    return end - hak_round_up(hak_max(size_bytes, 1), hak_max(align, HAK_ALIGNMENT));
 }
 
-/* A range goes into a quarantine (1) or leaves it (-1). */
-static void large_count(struct hard_thread *t, const char *range, const struct hak_note *note,
-                        size_t sign)
-{
-    size_t range_bytes = large_range_bytes(range);
-    bool huge = (large_entry(range) & ~HAK_KIND_KEPT) == HAK_KIND_HUGE;
-    t->large_bytes += sign * range_bytes;
-    t->large_resident_bytes += sign * large_resident_bytes(note);
-    hak_add_relaxed(&large_kept_resident_bytes, sign * large_resident_bytes(note));
-    hak_add_relaxed(&large_kept_bytes[huge], sign * range_bytes);
-    hak_add_relaxed(&large_kept_blocks[huge], sign);
-}
+/* --- ranges that are used again --- */
 
-void hak_hard_kept(struct hak_large_stats *kept)
-{
-    kept->large_bytes = hak_load_relaxed(&large_kept_bytes[false]);
-    kept->large_blocks = hak_load_relaxed(&large_kept_blocks[false]);
-    kept->huge_bytes = hak_load_relaxed(&large_kept_bytes[true]);
-    kept->huge_blocks = hak_load_relaxed(&large_kept_blocks[true]);
-}
-
-/* Which kept range is best for a block: the one that is the least too long. HARD_LARGE_KEPT: none
- * is of use. */
-static unsigned large_find_kept(const struct hard_thread *t, size_t bytes)
-{
-    unsigned found = HARD_LARGE_KEPT;
-    size_t found_bytes = bytes * KEPT_LENGTHS_MOST + 1;
-    for (unsigned i = 0; i + KEPT_LEAST < t->large_count; i++) {
-        const char *range = t->large[i];
-        size_t range_bytes = large_range_bytes(range);
-        const struct hak_note *note =
-            large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
-        if (range_bytes >= bytes && range_bytes < found_bytes && note->front_bytes != 0) {
-            found = i;
-            found_bytes = range_bytes;
-        }
-    }
-    return found;
-}
-
-/* Takes a range out of quarantine that has `bytes`, and not many times as much; NULL if there is
- * none. It stays as it is. */
-static char *large_try_kept(size_t bytes)
-{
-    struct hard_thread *t = hak_hard_self;
-    if (hak_load_relaxed(&t->busy))
-        return NULL;
-    unsigned i = large_find_kept(t, bytes);
-    if (i == HARD_LARGE_KEPT)
-        return NULL;
-    char *range = t->large[i];
-    hak_store_relaxed(&t->busy, true);
-    large_count(t, range, large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT),
-                (size_t)-1);
-    memmove(&t->large[i], &t->large[i + 1], (--t->large_count - i) * sizeof t->large[0]);
-    hak_store_relaxed(&t->busy, false);
-    return range;
-}
-
-/* Gives a freed block's range back to heap. */
-static void large_release(char *range)
+void hak_hard_large_release(char *range)
 {
     _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
     uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
     struct hak_note *note = large_note(hak_slot_of(range), kind);
+    if (note->how & HARD_ZEROED)
+        large_check_zeroed(range, note);
     if (!(note->how & HARD_PURGED))
-        hak_os_purge(range, large_range_bytes(range));
+        hak_os_purge(range, hak_hard_large_range_bytes(range));
     if (!large_unseal(range, note))
         return; /* given up: the addresses stay inaccessible */
     hak_store_relaxed(entry, kind);
     hak_large_free(range, kind);
 }
 
-/* A freed block that is zero is to end at `end`: the guard behind it moves. */
-static bool large_move_guard(char *range, const struct hak_note *note, size_t end)
+/* Where the pages end that a block in a kept range can access: where they did, if it may. */
+static size_t large_new_end(const struct hak_note *note, size_t pages)
 {
-    size_t before = large_end(note);
-    if (end < before)
-        return hak_os_protect(range + end, before - end, false) == 0;
-    if (end > before) {
-        if (hak_os_protect(range + before, end - before, true) != 0)
-            return false;
-        memset(range + before, 0, end - before);
-    }
-    return true;
-}
-
-/* What can be accessed of a sealed range is zero, and ends at `end`. */
-static bool large_unseal_zero(char *range, const struct hak_note *note, size_t end)
-{
-    if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0)
-        return false;
-    if (!(note->how & HARD_PURGED))
-        memset(range + HAK_PAGE_BYTES, 0, end - HAK_PAGE_BYTES);
-    return true;
+    if (!(note->how & HARD_PURGED) && hard_large_room_fits(hard_large_room_pages(note), pages))
+        return hard_large_end(note);
+    return (pages + 1) * HAK_PAGE_BYTES;
 }
 
 /* What a block that ends at `end` leaves of the pages of a longer one: none of it can be accessed.
@@ -240,69 +155,95 @@ static void large_purge_rest(char *range, size_t end, size_t before)
         hak_os_purge(range + end, before - end);
 }
 
-/* Makes a block of a kept range, whose guards stay where they are. False: the system refuses. */
-static bool large_revive(char *range, size_t size_bytes, size_t front, uint32_t how)
+/* A freed block that is zero is to end at `end`: the guard behind it moves. What is behind it is
+ * zero too. */
+static bool large_move_guard(char *range, const struct hak_note *note, size_t end)
+{
+    size_t before = hard_large_end(note);
+    large_check_zeroed(range, note);
+    if (end > before)
+        return hak_os_protect(range + before, end - before, true) == 0;
+    if (end < before && hak_os_protect(range + end, before - end, false) != 0)
+        return false;
+    large_purge_rest(range, end, before);
+    return true;
+}
+
+/* What can be accessed of a sealed range is zero, and ends at `end`. */
+static bool large_unseal_zero(char *range, const struct hak_note *note, size_t end)
+{
+    size_t before = note->how & HARD_PURGED ? 0 : hard_large_end(note);
+    if (hak_os_protect(range + HAK_PAGE_BYTES, end - HAK_PAGE_BYTES, true) != 0 ||
+        (end < before && hak_os_purge(range + end, before - end) != 0))
+        return false;
+    if (before != 0)
+        hak_hard_zero_written(range + HAK_PAGE_BYTES, hak_min(end, before) - HAK_PAGE_BYTES);
+    return true;
+}
+
+/* Makes a block of a kept range. NULL: the system refuses. */
+static char *large_revive(char *range, size_t size_bytes, size_t align, uint32_t how)
 {
     _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
     uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
     struct hak_note *note = large_note(hak_slot_of(range), kind);
+    size_t end = large_new_end(note, large_pages(size_bytes));
+    bool done = note->how & HARD_ZEROED ? large_move_guard(range, note, end)
+                                        : large_unseal_zero(range, note, end);
+    if (!done)
+        return NULL;
     how |= HARD_GUARD_FRONT | HARD_GUARD_BACK | (note->how & HARD_PURGED ? 0 : HARD_WARM);
-    struct hak_note now = {.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
-    size_t end = large_end(&now);
-    size_t before = note->how & HARD_PURGED ? 0 : large_end(note);
-    if (note->how & HARD_ZEROED) {
-        large_check_zeroed(range, note);
-        if (!large_move_guard(range, note, end))
-            return false;
-    } else if (!large_unseal_zero(range, note, end)) {
-        return false;
-    }
-    large_purge_rest(range, end, before);
-    *note = now;
+    size_t front = large_front(end, size_bytes, align);
+    *note = (struct hak_note){.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     size_t room = end - front - size_bytes;
     if (room != 0)
         hard_canary_put(range + front, size_bytes, size_bytes + room);
     hak_store_release(entry, kind); /* ORDER: [large-entry] the note is whole */
-    return true;
+    return range + front;
 }
 
-/* heap may be short of what waits in quarantine. */
+/* heap may be short of what is kept. */
 static char *large_take(size_t bytes, size_t align, bool *zero)
 {
     char *range = hak_heap_large(bytes, align, zero);
-    if (range == NULL && hak_hard_self->large_count != 0) {
-        hak_hard_flush();
+    if (range == NULL && hak_hard_flush())
         range = hak_heap_large(bytes, align, zero);
-    }
     return range;
 }
 
-void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
+static void *large_new(size_t size_bytes, size_t front, size_t end, size_t align, uint32_t how)
 {
     bool zero;
-    size_t align = (size_t)1 << ((how & HARD_ALIGN_MASK) >> HARD_ALIGN_SHIFT);
-    bool guard_in_front = align <= HAK_PAGE_BYTES;
-    if (size_bytes > HAK_HUGE_MAX)
-        return hak_heap_large(size_bytes, align, &zero); /* which refuses it, and says why */
-    size_t front = guard_in_front ? HAK_PAGE_BYTES : 0;
-    size_t end = front + hak_round_up(hak_max(size_bytes, 1), HAK_PAGE_BYTES);
-    if (guard_in_front)
-        front = end - hak_round_up(hak_max(size_bytes, 1), hak_max(align, HAK_ALIGNMENT));
-    char *range = guard_in_front ? large_try_kept(end + HAK_PAGE_BYTES) : NULL;
-    if (range != NULL) {
-        if (large_revive(range, size_bytes, front, how))
-            return range + front;
-        large_release(range);
-    }
-    range = large_take(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), &zero);
+    char *range = large_take(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), &zero);
     if (range == NULL)
         return NULL;
     if (!zero) /* freed blocks are, unless somebody wrote to one since */
-        hak_os_purge(range, large_range_bytes(range));
+        hak_os_purge(range, hak_hard_large_range_bytes(range));
     struct hak_note *note = large_note(hak_slot_of(range), large_entry(range));
     *note = (struct hak_note){.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     large_seal(range, note);
     return range + front;
+}
+
+void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
+{
+    size_t align = (size_t)1 << ((how & HARD_ALIGN_MASK) >> HARD_ALIGN_SHIFT);
+    if (size_bytes > HAK_HUGE_MAX) {
+        bool zero;
+        return hak_heap_large(size_bytes, align, &zero); /* which refuses it, and says why */
+    }
+    size_t pages = large_pages(size_bytes);
+    if (align > HAK_PAGE_BYTES) /* no guard in front */
+        return large_new(size_bytes, 0, pages * HAK_PAGE_BYTES, align, how);
+    char *range = hak_hard_kept_take(pages);
+    if (range != NULL) {
+        char *p = large_revive(range, size_bytes, align, how);
+        if (p != NULL)
+            return p;
+        hak_hard_large_release(range);
+    }
+    size_t end = (pages + 1) * HAK_PAGE_BYTES;
+    return large_new(size_bytes, large_front(end, size_bytes, align), end, align, how);
 }
 
 /* --- the way back --- */
@@ -327,31 +268,11 @@ static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
     return range;
 }
 
-void hak_hard_large_evict(struct hard_thread *t)
-{
-    char *range = t->large[0];
-    const struct hak_note *note =
-        large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
-    if (note->how & HARD_ZEROED)
-        large_check_zeroed(range, note);
-    large_count(t, range, note, (size_t)-1);
-    memmove(&t->large[0], &t->large[1], --t->large_count * sizeof t->large[0]);
-    large_release(range);
-}
-
-/* What the quarantines may have in memory together. */
-static size_t large_resident_most(void)
-{
-    struct hak_large_stats all;
-    hak_large_stats(&all);
-    return hak_max((all.large_bytes + all.huge_bytes) / RESIDENT_SHARE, RESIDENT_ALL_BYTES);
-}
-
 /* Makes a freed block such that nobody can use it, or at least not without being seen. False: the
  * system refuses. */
 static bool large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
 {
-    if (note->bytes > most / (KEPT_LEAST + 1)) { /* so that more than wait fit */
+    if (note->bytes > most / (HARD_LARGE_WAIT + 1)) { /* so that more than wait fit */
         if (hak_os_protect(range, range_bytes, false) != 0)
             return false;
         note->how |= HARD_SEALED;
@@ -360,7 +281,7 @@ static bool large_put_away(char *range, struct hak_note *note, size_t range_byte
         return true;
     }
     if (note->how & HARD_WARM) {
-        hak_hard_zero_written(range + note->front_bytes, large_end(note) - note->front_bytes);
+        hak_hard_zero_written(range + note->front_bytes, hard_large_end(note) - note->front_bytes);
         note->how |= HARD_ZEROED;
         return true;
     }
@@ -370,35 +291,19 @@ static bool large_put_away(char *range, struct hak_note *note, size_t range_byte
     return true;
 }
 
-static bool large_fits(const struct hard_thread *t, const struct hak_note *note, size_t range_bytes,
-                       size_t most)
-{
-    size_t more = large_resident_bytes(note);
-    return t->large_count < HARD_LARGE_KEPT &&
-           t->large_bytes + range_bytes <= hak_hard.kept_most_bytes &&
-           (t->large_resident_bytes + more <= RESIDENT_BYTES ||
-            hak_load_relaxed(&large_kept_resident_bytes) + more <= most);
-}
-
 /* The block goes to quarantine, if it can be put away. */
 static void large_keep(char *range, struct hak_note *note)
 {
     struct hard_thread *t = hak_hard_self;
-    size_t range_bytes = large_range_bytes(range);
-    size_t most = large_resident_most();
+    size_t range_bytes = hak_hard_large_range_bytes(range);
+    size_t most = hak_hard_kept_most();
     if (hak_load_relaxed(&t->busy))
         t = hak_hard_quarantine_slow();
     if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes ||
-        !large_put_away(range, note, range_bytes, most)) {
-        large_release(range);
-        return;
-    }
-    hak_store_relaxed(&t->busy, true);
-    while (t->large_count > 0 && !large_fits(t, note, range_bytes, most))
-        hak_hard_large_evict(t);
-    large_count(t, range, note, 1);
-    t->large[t->large_count++] = range;
-    hak_store_relaxed(&t->busy, false);
+        !large_put_away(range, note, range_bytes, most))
+        hak_hard_large_release(range);
+    else
+        hak_hard_kept_put(t, range, most);
 }
 
 bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim)
@@ -426,9 +331,9 @@ bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim
 static void large_resize(char *range, struct hak_note *note, size_t bytes)
 {
     size_t from = note->front_bytes + hak_min(note->bytes, bytes);
-    memset(range + from, 0, large_end(note) - from);
+    memset(range + from, 0, hard_large_end(note) - from);
     note->bytes = bytes;
-    size_t room = large_end(note) - note->front_bytes - bytes;
+    size_t room = hard_large_end(note) - note->front_bytes - bytes;
     if (room != 0)
         hard_canary_put(range + note->front_bytes, bytes, bytes + room);
 }
@@ -440,11 +345,14 @@ static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note
     if (!large_unseal(range, note))
         return NULL;
     now.how = note->how;
-    char *q = hak_large_try_resize(range, entry, large_end(&now) + HAK_PAGE_BYTES);
+    size_t end = hak_min(hard_large_end(note), hard_large_end(&now));
+    char *q = hak_large_try_resize(range, entry, hard_large_end(&now) + HAK_PAGE_BYTES);
     if (q == NULL) {
         large_seal(range, note);
         return NULL;
     }
+    /* What is behind the block reads as zero, whatever it was before. */
+    hak_os_purge(q + end, hak_hard_large_range_bytes(q) - end);
     note = large_note(hak_slot_of(q), large_entry(q));
     *note = now;
     large_seal(q, note);
@@ -467,7 +375,7 @@ bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **o
     *out = NULL;
     if (size_bytes < HAK_SMALL_MAX || size_bytes > HAK_HUGE_MAX)
         return true;
-    if (large_end(&now) == large_end(note)) {
+    if (hard_large_end(&now) == hard_large_end(note)) {
         large_resize(range, note, size_bytes);
         *out = p;
     } else {

@@ -4,7 +4,7 @@
  * again; that it was left alone is looked at when it is.
  *
  * Blocks of size classes stand in lines, first in, first out, of fixed lengths, the longer the
- * smaller the blocks: together at most half a MiB a thread. Large blocks wait in large.c's way. */
+ * smaller the blocks: together at most half a MiB a thread. Large blocks wait in kept.c's way. */
 #include "hard/hard_internal.h"
 
 #include <limits.h>
@@ -35,7 +35,8 @@ HAK_NOINLINE void hak_hard_release_slow(void *p)
         hak_heap_free_slow(p);
 }
 
-void hak_hard_flush(void)
+/* Empties the calling thread's quarantine; what is large is then everybody's. */
+static void quarantine_empty(void)
 {
     struct hard_thread *t = hak_hard_self;
     if (hak_load_relaxed(&t->busy))
@@ -46,9 +47,14 @@ void hak_hard_flush(void)
         t->places[i] = NULL;
         t->bins[i] = HAK_KIND_CLOSED;
     }
-    while (t->large_count > 0)
-        hak_hard_large_evict(t);
+    hak_hard_kept_end(t);
     hak_store_relaxed(&t->busy, false);
+}
+
+bool hak_hard_flush(void)
+{
+    quarantine_empty();
+    return hak_hard_kept_flush();
 }
 
 /* The key's destructor. Other destructors may still free; one round before heap closes, this does:
@@ -60,7 +66,7 @@ static void quarantine_thread_end(void *value)
     if (++t->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 2 &&
         pthread_setspecific(quarantine.key, t) == 0)
         return;
-    hak_hard_flush();
+    quarantine_empty();
     hak_hard_self = &quarantine_closed;
     hak_meta_free(t, sizeof *t);
 }

@@ -29,6 +29,8 @@ def kept(reason: str) -> Order:
 HARDENED = kept("not run: the scheduler runs the default library; as in large/, with a note in the record")
 SECRET = kept("not run: the scheduler runs the default library; the thread sanitizer finds it in "
               "stress.hardened_prefixed")
+KEPT_RANGE = kept("not run: the scheduler runs the default library; a range passes from the thread that freed it to the one that "
+                  "takes it, as a run does in large/run_cache.c")
 OWNER_AGAIN = kept("not needed by itself: the change of the inbox or of the flag just before acquires what is looked "
                    "for; kept so that whoever reads an owner acquires it")
 DIRECT = kept("not found: the lock that is taken next acquires what its last holder left; a heap's first is its maker's, so only "
@@ -64,6 +66,9 @@ ORDERS = {
     "cache/threads.c hak_cache_first_heap load_acquire -> relaxed": by("blocks_walk"),
     "hard/blocks.c hak_hard_start_slow load_acquire -> relaxed": SECRET,
     "hard/blocks.c hak_hard_start_slow store_release -> relaxed": SECRET,
+    "hard/kept.c kept_share cas_release -> relaxed": KEPT_RANGE,
+    "hard/kept.c hak_hard_kept_take cas_acquire -> relaxed": KEPT_RANGE,
+    "hard/kept.c kept_try_evict exchange_acquire -> relaxed": KEPT_RANGE,
     "hard/large.c large_revive store_release -> relaxed": HARDENED,
     "hard/large.c hak_hard_large_free cas_acquire -> relaxed": HARDENED,
     "heap/heap.h hak_heap_notice_fork load_acquire -> relaxed": FORKED,

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * hard: ranges of freed large blocks. Each waits in its thread's quarantine first, until
+ * HARD_LARGE_WAIT more were freed; from then on any thread may make a block of it:
+ *
+ *   free -> | thread: oldest .. newest | -> | places that all threads share | -> malloc
+ *                                                     | more than may be kept
+ *                                                     v
+ *                                            heap, and so the system
+ *
+ * A place is a word: which range, how long it is, and how much of it lies between its guards. Who
+ * takes the word out owns the range, so there is no lock, and a fork leaves nothing half done.
+ *
+ * Called by large.c and quarantine.c; never touches a range itself. */
+#include "hard/hard_internal.h"
+
+#include <string.h>
+
+#define KEPT_PLACES 512u
+/* Addresses of all ranges, or this share of RLIMIT_AS. */
+#define KEPT_MOST_BYTES ((uint64_t)256 << 20)
+#define KEPT_SHARE_OF_LIMIT 64u
+#define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
+#define RESIDENT_ALL_BYTES ((size_t)16 << 20) /* of all threads together, or, if that is more, */
+#define RESIDENT_SHARE 3u                     /* this part of all large blocks */
+/* A range whose guard has to move serves blocks of half its length and more. */
+#define KEPT_LENGTHS_MOST 2u
+#define KEPT_TRIES 4u
+
+static struct {
+    _Atomic(uint64_t) place[KEPT_PLACES]; /* 0: empty */
+    _Atomic(unsigned) places;             /* that have been used ever; grows only */
+    _Atomic(unsigned) hand;               /* the next to be evicted */
+    /* Of those that wait in the threads' quarantines too. */
+    _Atomic(size_t) bytes[2], blocks[2]; /* large, huge */
+    _Atomic(size_t) resident_bytes;
+} kept;
+
+static uint64_t kept_word(const char *range, const struct hak_note *note)
+{
+    return (uint64_t)(hak_slot_of(range) + 1) << 32 | hard_large_room_pages(note) << 16 |
+           hak_hard_large_range_bytes(range) / HAK_SLOT_BYTES;
+}
+
+static char *kept_range(uint64_t word)
+{
+    return hak_slot_address((size_t)(word >> 32) - 1);
+}
+
+void hak_hard_kept_start(void)
+{
+    uint64_t share = hak_os_address_space_limit() / KEPT_SHARE_OF_LIMIT;
+    hak_hard.kept_most_bytes = share < KEPT_MOST_BYTES ? share : KEPT_MOST_BYTES;
+}
+
+void hak_hard_kept(struct hak_large_stats *out)
+{
+    out->large_bytes = hak_load_relaxed(&kept.bytes[false]);
+    out->large_blocks = hak_load_relaxed(&kept.blocks[false]);
+    out->huge_bytes = hak_load_relaxed(&kept.bytes[true]);
+    out->huge_blocks = hak_load_relaxed(&kept.blocks[true]);
+}
+
+size_t hak_hard_kept_most(void)
+{
+    struct hak_large_stats all;
+    hak_large_stats(&all);
+    return hak_max((all.large_bytes + all.huge_bytes) / RESIDENT_SHARE, RESIDENT_ALL_BYTES);
+}
+
+static size_t kept_resident_bytes(const struct hak_note *note)
+{
+    return note->how & HARD_PURGED ? 0 : hard_large_room_pages(note) * HAK_PAGE_BYTES;
+}
+
+/* A range begins to be kept (1), or is so no longer (-1). */
+static void kept_count(const char *range, size_t sign)
+{
+    bool huge;
+    const struct hak_note *note = hak_hard_large_note(range, &huge);
+    hak_add_relaxed(&kept.resident_bytes, sign * kept_resident_bytes(note));
+    hak_add_relaxed(&kept.bytes[huge], sign * hak_hard_large_range_bytes(range));
+    hak_add_relaxed(&kept.blocks[huge], sign);
+}
+
+static void kept_release(char *range)
+{
+    kept_count(range, (size_t)-1);
+    hak_hard_large_release(range);
+}
+
+/* --- places --- */
+
+static void kept_used(unsigned places)
+{
+    unsigned before = hak_load_relaxed(&kept.places);
+    while (before < places && !hak_cas_relaxed(&kept.places, &before, places))
+        continue;
+}
+
+/* A range without a guard in front is of no use to others. */
+static void kept_share(char *range)
+{
+    bool huge;
+    const struct hak_note *note = hak_hard_large_note(range, &huge);
+    uint64_t word = kept_word(range, note);
+    for (unsigned i = 0; note->front_bytes != 0 && i < KEPT_PLACES; i++) {
+        uint64_t empty = 0;
+        /* ORDER: [hard-kept] the note, and that the block is zero, are seen with the word */
+        if (hak_load_relaxed(&kept.place[i]) == 0 &&
+            hak_cas_release(&kept.place[i], &empty, word)) {
+            kept_used(i + 1);
+            return;
+        }
+    }
+    kept_release(range);
+}
+
+/* The less, the better; UINT64_MAX: of no use. A guard that has to move costs a system call. */
+static uint64_t kept_misfit(uint64_t word, size_t pages)
+{
+    size_t room = word >> 16 & 0xFFFF;
+    size_t most = (word & 0xFFFF) * (HAK_SLOT_BYTES / HAK_PAGE_BYTES) - 2;
+    if (word == 0)
+        return UINT64_MAX;
+    if (hard_large_room_fits(room, pages))
+        return room - pages;
+    return most >= pages && most <= KEPT_LENGTHS_MOST * pages ? HARD_LARGE_SLACK_MOST + most - pages
+                                                              : UINT64_MAX;
+}
+
+static unsigned kept_find(size_t pages, uint64_t *found)
+{
+    unsigned best = KEPT_PLACES, places = hak_load_relaxed(&kept.places);
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < places; i++) {
+        uint64_t word = hak_load_relaxed(&kept.place[i]);
+        uint64_t misfit = kept_misfit(word, pages);
+        if (misfit < least) {
+            least = misfit;
+            best = i;
+            *found = word;
+        }
+    }
+    return best;
+}
+
+char *hak_hard_kept_take(size_t pages)
+{
+    uint64_t word = 0;
+    for (unsigned tries = 0; tries < KEPT_TRIES; tries++) {
+        unsigned i = kept_find(pages, &word);
+        if (i == KEPT_PLACES)
+            return NULL;
+        /* ORDER: [hard-kept] as they were left by kept_share */
+        if (hak_cas_acquire(&kept.place[i], &word, (uint64_t)0)) {
+            kept_count(kept_range(word), (size_t)-1);
+            return kept_range(word);
+        }
+    }
+    return NULL;
+}
+
+static bool kept_try_evict(void)
+{
+    unsigned places = hak_load_relaxed(&kept.places);
+    for (unsigned i = 0; i < places; i++) {
+        unsigned at = hak_add_relaxed(&kept.hand, 1u) % places;
+        /* ORDER: [hard-kept] as they were left by kept_share */
+        uint64_t word = hak_exchange_acquire(&kept.place[at], (uint64_t)0);
+        if (word != 0) {
+            kept_release(kept_range(word));
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hak_hard_kept_flush(void)
+{
+    bool any = false;
+    while (kept_try_evict())
+        any = true;
+    return any;
+}
+
+/* --- the thread's own --- */
+
+/* The thread's quarantine is busy. */
+static char *kept_pop_oldest(struct hard_thread *t)
+{
+    char *range = t->large[0];
+    bool huge;
+    t->large_resident_bytes -= kept_resident_bytes(hak_hard_large_note(range, &huge));
+    t->large_bytes -= hak_hard_large_range_bytes(range);
+    memmove(&t->large[0], &t->large[1], --t->large_count * sizeof t->large[0]);
+    return range;
+}
+
+void hak_hard_kept_end(struct hard_thread *t)
+{
+    while (t->large_count > 0)
+        kept_share(kept_pop_oldest(t));
+}
+
+static bool kept_thread_has_too_much(const struct hard_thread *t, size_t most)
+{
+    return t->large_bytes > hak_hard.kept_most_bytes ||
+           (t->large_resident_bytes > RESIDENT_BYTES &&
+            hak_load_relaxed(&kept.resident_bytes) > most);
+}
+
+static bool kept_is_too_much(size_t most)
+{
+    return hak_load_relaxed(&kept.resident_bytes) > most ||
+           hak_load_relaxed(&kept.bytes[false]) + hak_load_relaxed(&kept.bytes[true]) >
+               hak_hard.kept_most_bytes;
+}
+
+void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
+{
+    bool huge;
+    kept_count(range, 1);
+    hak_store_relaxed(&t->busy, true);
+    if (t->large_count == HARD_LARGE_WAIT)
+        kept_share(kept_pop_oldest(t));
+    t->large_resident_bytes += kept_resident_bytes(hak_hard_large_note(range, &huge));
+    t->large_bytes += hak_hard_large_range_bytes(range);
+    t->large[t->large_count++] = range;
+    while (kept_is_too_much(most) && kept_try_evict())
+        continue;
+    while (t->large_count > 0 && kept_thread_has_too_much(t, most))
+        kept_release(kept_pop_oldest(t));
+    hak_store_relaxed(&t->busy, false);
+}
