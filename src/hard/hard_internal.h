@@ -245,7 +245,7 @@ static inline size_t hard_large_room_pages(const struct hak_note *note)
 #define HARD_LARGE_SLACK_MOST (HAK_SLOT_BYTES / HAK_PAGE_BYTES - 2)
 static inline bool hard_large_room_fits(size_t room_pages, size_t pages)
 {
-    return room_pages >= pages && room_pages - pages <= hak_min(HARD_LARGE_SLACK_MOST, pages / 2);
+    return room_pages >= pages && room_pages - pages <= hak_min(HARD_LARGE_SLACK_MOST, pages / 4);
 }
 
 /* --- kept.c --- */
