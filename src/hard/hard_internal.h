@@ -116,11 +116,12 @@ HAK_ALWAYS_INLINE uint64_t hard_canary_wrong(const char *p, struct hard_place pl
 HAK_ALWAYS_INLINE bool hard_canary_take(char *p, size_t bytes, size_t block_bytes)
 {
     struct hard_place place = hard_canary_place(p, bytes, block_bytes);
+    const uint64_t zero = 0;
     if (HAK_UNLIKELY(hard_canary_wrong(p, place) != 0))
         return false;
-    const uint64_t zero = 0;
+    bool whole = hard_rest_is_zero(place.at + sizeof zero, p + block_bytes);
     __builtin_memcpy(place.at, &zero, sizeof zero);
-    return hard_rest_is_zero(place.at, p + block_bytes);
+    return whole;
 }
 
 static inline bool hard_canary_holds(const char *p, size_t bytes, size_t block_bytes)

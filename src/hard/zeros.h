@@ -131,18 +131,30 @@ HAK_ALWAYS_INLINE void hard_zero_written(char *p, size_t bytes)
     }
 }
 
-/* All from `at` to `end` is zero, the first 8 bytes of which were just made so: at least those. */
+typedef uint64_t hard_loose_pair __attribute__((vector_size(16), aligned(1), may_alias));
+typedef __typeof__(hard_vector) hard_loose_vector __attribute__((aligned(1)));
+
+/* All from `at` to `end` is zero; the 8 bytes before `at` can be read. How much it is changes from
+ * block to block, so that the end of a loop could not be predicted: up to 64 bytes, and up to four
+ * vectors, are looked at without one, some of them more than once. */
 HAK_ALWAYS_INLINE bool hard_rest_is_zero(const char *at, const char *end)
 {
-    uint64_t any = hard_load(end - sizeof any);
-    if (end - at > 16) {
-        hard_pair more = {hard_load(at + sizeof any), 0};
-        const char *q = end;
-        do {
-            q -= 16;
-            more |= hard_pair_at(q);
-        } while (q > at + 16);
-        any |= more[0] | more[1];
+    size_t bytes = (size_t)(end - at);
+    if (bytes < 16) {
+        uint64_t last = hard_load(end - sizeof last);
+        return bytes >= 8 ? (hard_load(at) | last) == 0 : last >> 8 >> (56 - 8 * bytes) == 0;
     }
-    return any == 0;
+    if (bytes <= 64) {
+        hard_pair any = *(const hard_loose_pair *)(const void *)at;
+        for (size_t i = 1; i <= 3; i++)
+            any |= *(const hard_loose_pair *)(const void *)(end - hak_min(16 * i, bytes));
+        return hard_pair_is_zero(any);
+    }
+    hard_vector any = *(const hard_loose_vector *)(const void *)at;
+    for (; bytes > 4 * HARD_VECTOR_BYTES; bytes -= HARD_VECTOR_BYTES)
+        any |= *(const hard_loose_vector *)(const void *)(at + bytes - HARD_VECTOR_BYTES);
+    for (size_t i = 1; i <= 3; i++)
+        any |= *(const hard_loose_vector *)(const void *)(at + bytes -
+                                                          hak_min(i * HARD_VECTOR_BYTES, bytes));
+    return hard_vector_is_zero(any);
 }

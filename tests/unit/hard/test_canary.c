@@ -6,7 +6,11 @@
 
 #include "hard/hard_internal.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BLOCK_BYTES = 256 };
 static _Alignas(16) char block[BLOCK_BYTES];
@@ -132,6 +136,55 @@ static void blocks_of_one_form_are_freed_by_the_other_and_come_back_zero(void **
         }
 }
 
+/* What free looks at in its own way: every length behind the canary, every byte of it. */
+static void a_free_takes_the_canary_only_if_nothing_is_behind_it(void **state)
+{
+    (void)state;
+    set_secret();
+    for (size_t bytes = 0; bytes < BLOCK_BYTES; bytes++)
+        for (size_t at = bytes; at <= BLOCK_BYTES; at++) {
+            memset(block, 0, sizeof block);
+            memset(block, 0x77, bytes);
+            hard_canary_put(block, bytes, BLOCK_BYTES);
+            if (at < BLOCK_BYTES)
+                block[at] ^= 0x10;
+            CHECK(hard_canary_take(block, bytes, BLOCK_BYTES) == (at == BLOCK_BYTES), "%zu of %zu",
+                  at, bytes);
+        }
+}
+
+/* A process that ends as it should: byte `at` was written behind a block of `bytes` bytes. */
+static bool form_dies(const struct form *form, size_t bytes, size_t at)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(1);
+        char *p = form->malloc(bytes);
+        p[at] = (char)~p[at];
+        form->free(p, not_foreign);
+        _exit(0);
+    }
+    return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+           WTERMSIG(status) == SIGABRT;
+}
+
+static void both_forms_find_what_was_written_behind_a_block(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 9, 16, 17, 40, 65, 70, 100, 129, 200, 300, 513, 600, 700};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *p = forms[0].malloc(sizes[i]);
+        size_t block_bytes = hak_class((hak_map_lookup(p) & HAK_KIND_MASK) / 2)->size_bytes;
+        forms[0].free(p, not_foreign);
+        for (unsigned f = 0; f < forms_here(); f++)
+            for (size_t at = sizes[i]; at < block_bytes; at += 1 + (block_bytes - sizes[i]) / 12)
+                CHECK(form_dies(&forms[f], sizes[i], at), "form %u, byte %zu of %zu", f, at,
+                      sizes[i]);
+    }
+}
+
 static void random_numbers_are_below_their_limit_and_all_come(void **state)
 {
     (void)state;
@@ -165,6 +218,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(both_forms_find_every_byte_that_is_not_zero),
     cmocka_unit_test(both_forms_clear_every_byte_and_none_beyond),
     cmocka_unit_test(blocks_of_one_form_are_freed_by_the_other_and_come_back_zero),
+    cmocka_unit_test(a_free_takes_the_canary_only_if_nothing_is_behind_it),
+    cmocka_unit_test(both_forms_find_what_was_written_behind_a_block),
     cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
     cmocka_unit_test(random_numbers_differ_after_a_fork),
 };
