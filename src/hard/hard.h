@@ -55,7 +55,7 @@ bool hak_hard_realloc(void *p, size_t size_bytes, void **out);
 size_t hak_hard_usable_bytes(const void *p);
 
 /* Large blocks in quarantine, which large counts as in use: the first four figures. */
-void hak_hard_kept(struct hak_large_stats *kept);
+void hak_hard_kept(struct hak_large_stats *out);
 /* Empties the calling thread's quarantine, and gives back what is kept of large blocks. False:
  * there was none of those. */
 bool hak_hard_flush(void);
