@@ -139,6 +139,31 @@ static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
     assert_int_equal(heap->slab_bytes, 0);
 }
 
+/* What was free when pages were given back last is more than what is free now: nothing has grown.
+ */
+static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **state)
+{
+    (void)state;
+    static char *p[32768]; /* 32 MiB */
+    static char *others[128];
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(1024);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = allocate(heap, cls);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        if (i % 64 != 0)
+            release(heap, p[i]);
+    fill_and_free(heap, others, keep_first_and_last);
+    uint64_t purged = counted(&heap->stats.purged_bytes);
+    assert_true(purged != 0);
+    size_t slabs = hak_load_relaxed(&heap->slabs);
+    while (hak_load_relaxed(&heap->slabs) == slabs) /* takes again, and nothing is freed */
+        allocate(heap, cls);
+    assert_int_equal(counted(&heap->stats.purged_bytes), purged);
+    assert_int_equal(resident_pages(slot_of(others[0]), 16), 16);
+}
+
 static void idle_slabs_are_purged_after_a_while(void **state)
 {
     (void)state;
@@ -166,6 +191,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_never_carved_goes_with_the_end),
     cmocka_unit_test(a_refused_purge_loses_nothing),
     cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),
+    cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
 };
 UNIT_MAIN(tests)
