@@ -51,6 +51,9 @@ enum hak_slack_basis {
     HAK_SLACK_EXACT
 };
 
+/* Where blocks that are not live may be. */
+enum hak_seen_bits { HAK_SEEN_FREE, HAK_SEEN_IN_BIN, HAK_SEEN_WAITING, HAK_SEEN_BITMAPS };
+
 /* A slab or a large block. */
 struct hak_slab_seen {
     struct hak_sample_seen sample;
@@ -66,7 +69,7 @@ struct hak_slab_seen {
     unsigned carved;
     unsigned blocks[HAK_BLOCK_STATES];
     uint64_t resident_bytes, live_resident_bytes;
-    uint64_t *bits; /* free, in a bin, waiting: words each; while the survey is made */
+    uint64_t *bits; /* one bitmap for each of hak_seen_bits; while the survey is made */
 };
 
 enum hak_slot_state {
@@ -107,7 +110,7 @@ struct hak_heap_seen {
     char thread_name[32];
     uint64_t slabs, slab_bytes, resident_bytes, free_bytes;
     uint64_t live_blocks, live_bytes, bin_blocks, bin_bytes, outbox_blocks, outbox_bytes;
-    uint64_t inbox_messages, inbox_blocks, inbox_bytes;
+    uint64_t inbox_blocks, inbox_bytes;
 };
 
 struct hak_class_seen {

@@ -101,9 +101,9 @@ static enum hak_block_state count_state(struct count *c, const struct hak_slab_s
         return HAK_BLOCK_FRESH;
     if (count_bit(s->bits, block))
         return HAK_BLOCK_FREE;
-    if (count_bit(s->bits + (size_t)2 * words, block))
+    if (count_bit(s->bits + (size_t)HAK_SEEN_WAITING * words, block))
         return HAK_BLOCK_WAITING;
-    if (count_bit(s->bits + words, block))
+    if (count_bit(s->bits + (size_t)HAK_SEEN_IN_BIN * words, block))
         return HAK_BLOCK_BIN;
     if (c->word == NULL) { /* on average it is what the sampled blocks have */
         uint32_t parts = c->slack_left[s->cls] + c->survey->slack_parts[s->cls];

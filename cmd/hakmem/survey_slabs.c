@@ -152,7 +152,7 @@ static bool walk_read_bits(struct walk *w, struct hak_slab_seen *seen, const str
 {
     const struct hak_class *c = hak_class(seen->cls);
     unsigned words = hak_slab_words(c);
-    seen->bits = calloc((size_t)3 * words, sizeof *seen->bits);
+    seen->bits = calloc((size_t)HAK_SEEN_BITMAPS * words, sizeof *seen->bits);
     if (seen->bits == NULL)
         hak_die(HAK_EXIT_FAILED, "out of memory");
     if (c->inline_bits) {
@@ -326,6 +326,18 @@ static uint64_t walk_address(const struct walk *w, const struct hak_slab_seen *s
     return hak_load_relaxed(&w->image->space.base) + (s->first_slot << HAK_SLOT_SHIFT);
 }
 
+/* Marks the block at this address in one of the slab's bitmaps. False: it was never carved. */
+static bool walk_mark(const struct walk *w, struct hak_slab_seen *s, uint64_t at,
+                      enum hak_seen_bits which)
+{
+    const struct hak_class *c = hak_class(s->cls);
+    uint64_t block = (at - walk_address(w, s)) / c->size_bytes;
+    if (block >= s->carved)
+        return false;
+    s->bits[(size_t)which * hak_slab_words(c) + block / 64] |= UINT64_C(1) << (block % 64);
+    return true;
+}
+
 /* The blocks on a stack from behind `stack` to `top` are free. */
 static void walk_stack(struct walk *w, unsigned cls, uint64_t stack, uint64_t top, uint64_t most)
 {
@@ -340,11 +352,8 @@ static void walk_stack(struct walk *w, unsigned cls, uint64_t stack, uint64_t to
     }
     for (uint64_t i = 0; i < count; i++) {
         struct hak_slab_seen *s = walk_slab_at(w, blocks[i]);
-        if (s == NULL || s->cls != cls) /* taken meanwhile */
-            continue;
-        uint64_t block = (blocks[i] - walk_address(w, s)) / hak_class(cls)->size_bytes;
-        if (block < s->carved)
-            s->bits[hak_slab_words(hak_class(cls)) + block / 64] |= UINT64_C(1) << (block % 64);
+        if (s != NULL && s->cls == cls) /* not taken meanwhile */
+            walk_mark(w, s, blocks[i], HAK_SEEN_IN_BIN);
     }
 }
 
@@ -373,14 +382,9 @@ static unsigned walk_message(struct walk *w, const struct hak_message *m, uint32
     for (unsigned i = free; i < HAK_MESSAGE_BLOCKS; i++) {
         uint64_t at = (uint64_t)(uintptr_t)m->blocks[i];
         struct hak_slab_seen *s = walk_slab_at(w, at);
-        if (s == NULL)
+        if (s == NULL || !walk_mark(w, s, at, HAK_SEEN_WAITING))
             continue;
-        const struct hak_class *c = hak_class(s->cls);
-        uint64_t block = (at - walk_address(w, s)) / c->size_bytes;
-        if (block >= s->carved)
-            continue;
-        s->bits[2 * hak_slab_words(c) + block / 64] |= UINT64_C(1) << (block % 64);
-        *bytes += c->size_bytes;
+        *bytes += hak_class(s->cls)->size_bytes;
         blocks++;
     }
     return blocks;
@@ -405,7 +409,7 @@ static void walk_outbox(struct walk *w, struct hak_heap_seen *h)
 static void walk_inbox(struct walk *w, struct hak_heap_seen *h)
 {
     uint64_t at = (uint64_t)(uintptr_t)hak_load_relaxed(&h->heap.inbox);
-    for (; at != 0 && h->inbox_messages < WALK_MOST_MESSAGES; h->inbox_messages++) {
+    for (unsigned i = 0; at != 0 && i < WALK_MOST_MESSAGES; i++) {
         struct hak_message m;
         if (!hak_remote_read(w->remote, at, &m, sizeof m)) {
             w->survey->complete = false;
