@@ -260,15 +260,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
             continue;
         }
         struct hak_slab *s = hak_slab_of_slot(slot, &c);
-        unsigned put = 1;
-        if (at + 1 < end && (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & slab_mask) == 0)
-            put = hak_slab_put_streak_owner(s, &c, at, (unsigned)(end - at));
-        else
-            hak_slab_put_owner(s, &c, *at);
-        if (HAK_UNLIKELY(put == 0))
-            hak_slab_no_block(cls, *at);
-        hak_heap_settle_freed_locked(heap, s);
-        at += put;
+        at += hak_heap_put_locked(heap, s, &c, slab_mask, at, end);
     }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     memmove(kept + 1, end, (size_t)(top + 1 - end) * sizeof(void *));

@@ -63,6 +63,23 @@ static inline void hak_heap_settle_freed_locked(struct hak_heap *heap, struct ha
         hak_heap_settle_slow_locked(heap, s);
 }
 
+/* The block at `at`, of class c, goes back to its slab, and those behind it, up to `end`, that are
+ * the slab's too; how many those are. */
+HAK_ALWAYS_INLINE unsigned hak_heap_put_locked(struct hak_heap *heap, struct hak_slab *s,
+                                               const struct hak_class *c, uintptr_t slab_mask,
+                                               void **at, void **end)
+{
+    unsigned put = 1;
+    if (at + 1 < end && (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & slab_mask) == 0)
+        put = hak_slab_put_streak_owner(s, c, at, (unsigned)(end - at));
+    else
+        hak_slab_put_owner(s, c, *at);
+    if (HAK_UNLIKELY(put == 0))
+        hak_slab_no_block(s->cls, *at);
+    hak_heap_settle_freed_locked(heap, s);
+    return put;
+}
+
 /* hak_slab_take_owner for a slab of the heap. */
 static inline unsigned hak_heap_take_locked(struct hak_heap *heap, struct hak_slab *s, void **out,
                                             unsigned most, bool *fresh_zero)

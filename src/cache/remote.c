@@ -90,15 +90,7 @@ static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message 
         }
         const struct hak_class *c = hak_class(kind / 2);
         struct hak_slab *s = hak_slab_of_slot(slot, c);
-        unsigned put = 1;
-        if (at + 1 < end &&
-            (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & ~(uintptr_t)c->offset_mask) == 0)
-            put = hak_slab_put_streak_owner(s, c, at, (unsigned)(end - at));
-        else
-            hak_slab_put_owner(s, c, *at);
-        if (HAK_UNLIKELY(put == 0))
-            hak_slab_no_block(kind / 2, *at);
-        hak_heap_settle_freed_locked(heap, s);
+        unsigned put = hak_heap_put_locked(heap, s, c, ~(uintptr_t)c->offset_mask, at, end);
         bytes += put * (size_t)c->size_bytes;
         collected += put;
         at += put;

@@ -227,11 +227,12 @@ MISTAKES = (
                 "        bytes += put * (size_t)c->size_bytes;\n",
                 "        bytes += put * (size_t)hak_class(s->cls)->size_bytes;\n"),), "blocks_reuse"),
     Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
-        """        hak_heap_settle_freed_locked(heap, s);
-        bytes""",
-        """        if (hak_slab_used_blocks(s) != 0)
+        "        unsigned put = hak_heap_put_locked(heap, s, c, ~(uintptr_t)c->offset_mask, at, end);\n",
+        """        unsigned put = 1;
+        hak_slab_put_owner(s, c, *at);
+        if (hak_slab_used_blocks(s) != 0)
             hak_heap_settle_freed_locked(heap, s);
-        bytes"""),), "blocks_freers"),
+"""),), "blocks_freers"),
     Mistake("push_without_recheck", "the owner changes while a flush is under way, and the push does not look again",
             "cache/remote.c", ((
                 """    if (HAK_UNLIKELY(hak_load_acquire(&s->owner) != owner))
