@@ -44,8 +44,11 @@ struct hak_pool_config hak_options_pool_config(void);
 /* What was read or set since holds from now on. */
 void hak_options_apply_limits(void);
 
-/* Starts the thread that gives memory back on time. False: the system has none to give. */
-bool hak_background_start(void);
+/* Starts the thread that gives memory back on time, in children of forks too. False: the system has
+ * none to give. */
+bool hak_background_begin(void);
+/* The process ends: none is started any more. */
+void hak_background_end(void);
 
 /* malloc.c: the functions of the family for a call site that the caller knows. */
 void *hak_api_calloc(size_t count, size_t size, uintptr_t site);

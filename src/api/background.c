@@ -2,10 +2,15 @@
  *
  * api: the optional background thread. It does on time what slow paths do as they come by: takes in
  * what was freed for threads that sleep, and gives back what has been kept for too long, even if
- * the program never calls again. It has no heap of its own and receives no signals. The child of a
- * fork has none and ages as a program without it. */
+ * the program never calls again. It has no heap of its own and receives no signals.
+ *
+ * It does not live on in the child of a fork. There the first slow path starts another: a child
+ * that only waits to become another program needs none, and a handler of pthread_atfork is no place
+ * to start threads in. A child that libc knows nothing of (raw clone) has none: only libc's own
+ * fork leaves libc in a state in which a thread can be made. */
 #include "api/api_internal.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -22,7 +27,7 @@ static void *background_run(void *unused)
     return unused;
 }
 
-bool hak_background_start(void)
+static bool background_start(void)
 {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -39,4 +44,29 @@ bool hak_background_start(void)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return started;
+}
+
+/* In the midst of a malloc or free of the child. Without a thread it ages as a program without one.
+ */
+static void background_start_again(void)
+{
+    int error = errno;
+    (void)background_start();
+    errno = error;
+}
+
+static void background_forked(void)
+{
+    hak_heap_notice_fork();
+    hak_heap_call_from_slow_path(background_start_again);
+}
+
+bool hak_background_begin(void)
+{
+    return background_start() && pthread_atfork(NULL, NULL, background_forked) == 0;
+}
+
+void hak_background_end(void)
+{
+    hak_heap_call_from_slow_path(NULL);
 }

@@ -21,16 +21,17 @@ __attribute__((constructor)) static void init_begin(void)
         hak_options.prof_leaks)
         hak_os_keep_stderr();
     hak_profile_begin();
-    /* Where slow paths see a fork by themselves no handler is needed, and to register one would bring
-     * 64 KiB of the C library's constants into memory. */
+    /* Where slow paths see a fork by themselves no handler is needed, and to register one would
+     * bring 64 KiB of the C library's constants into memory. */
     if (!hak_heap_watch_for_forks())
         pthread_atfork(NULL, NULL, hak_heap_fork_child);
-    if (hak_options.background_thread && !hak_background_start())
+    if (hak_options.background_thread && !hak_background_begin())
         hak_os_write_stderr(no_thread, sizeof no_thread - 1);
 }
 
 __attribute__((destructor)) static void init_end(void)
 {
+    hak_background_end();
     hak_heap_notice_fork();
     hak_profile_end();
     int error = hak_policy_write(true);

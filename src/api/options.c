@@ -51,7 +51,7 @@ static const struct option options[] = {
     {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, &hak_options.prewarm_of_class[6], PREWARM_MOST}, /* the same */
     {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, &hak_options.prewarm_of_class[7], PREWARM_MOST}, /* the same */
     {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
-    {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; the child of a fork has none */
+    {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin */
     {"CHECK_MISMATCH", OPTION_FLAG, &hak_options.check_mismatch, 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
     {"PROF", OPTION_FLAG, &hak_options.prof, 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
     {"PROF_SAMPLE_BYTES", OPTION_NUMBER, &hak_options.prof_sample_bytes, HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */

@@ -129,14 +129,21 @@ bool hak_heap_watch_for_forks(void);
 /* In the child of a fork: called by the first slow path, or the handler. */
 void hak_heap_fork_child(void);
 
+/* The next slow path calls `what`, once, before it does anything else and with no lock held: what
+ * it is may allocate. NULL: nothing is to be called any more. For handlers of pthread_atfork, which
+ * must not do much themselves. */
+typedef void hak_heap_call(void);
+void hak_heap_call_from_slow_path(hak_heap_call *what);
+
 extern HAK_HIDDEN _Atomic(_Atomic(uint32_t) *)
-    hak_heap_unforked; /* points to HAK_UNFORKED, or a fork has to be dealt with */
+    hak_heap_unforked; /* points to HAK_UNFORKED, or hak_heap_notice_slow has something to do */
 #define HAK_UNFORKED 1u
+void hak_heap_notice_slow(void);
 
 /* At the beginning of every slow path. */
 static inline void hak_heap_notice_fork(void)
 {
     /* ORDER: [unforked] what was made good in the child */
     if (HAK_UNLIKELY(hak_load_acquire(hak_load_relaxed(&hak_heap_unforked)) != HAK_UNFORKED))
-        hak_heap_fork_child();
+        hak_heap_notice_slow();
 }

@@ -18,10 +18,14 @@ static struct {
 
 /* HAK_UNFORKED in the process that wrote it, 0 in the child of a fork, and FORK_BEING_MENDED while
  * one of its threads makes good what can be made good. In a page that the kernel wipes; where it
- * cannot, always HAK_UNFORKED, and the handler of pthread_atfork is relied on. */
+ * cannot, none of these two, and the handler of pthread_atfork is relied on. START_TO_CALL: the
+ * next slow path calls something. */
 #define FORK_BEING_MENDED 2u
+#define START_TO_CALL 3u
 static _Atomic(uint32_t) start_never_wiped = HAK_UNFORKED;
 _Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
+
+static _Atomic(hak_heap_call *) start_to_call;
 
 static bool start_watch_for_forks_locked(void)
 {
@@ -144,5 +148,26 @@ void hak_heap_fork_child(void)
     } else if (hak_load_relaxed(&mender) != hak_os_this_thread()) {
         while (hak_load_acquire(unforked) == FORK_BEING_MENDED) /* ORDER: [unforked] */
             hak_cpu_pause();
+    }
+}
+
+void hak_heap_call_from_slow_path(hak_heap_call *what)
+{
+    hak_store_relaxed(&start_to_call, what);
+    if (what != NULL)
+        hak_store_relaxed(hak_load_relaxed(&hak_heap_unforked), START_TO_CALL);
+}
+
+HAK_COLD void hak_heap_notice_slow(void)
+{
+    _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
+    uint32_t to_call = START_TO_CALL;
+    if (hak_cas_relaxed(unforked, &to_call,
+                        HAK_UNFORKED)) { /* one thread; its own slow paths go on */
+        hak_heap_call *what = hak_load_relaxed(&start_to_call);
+        if (what != NULL)
+            what();
+    } else if (to_call != HAK_UNFORKED) {
+        hak_heap_fork_child();
     }
 }
