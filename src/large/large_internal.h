@@ -5,20 +5,20 @@
 
 #include "large/large.h"
 
-#define RUN_CACHE_LEAST_SLOTS 2u
+#define HAK_RUN_CACHE_LEAST_SLOTS 2u
 /* Longer ones are worth the pool's few hundred nanoseconds, and would hold much. */
-#define RUN_CACHE_MOST_SLOTS 5u
-#define RUN_ROW_RUNS 2u
+#define HAK_RUN_CACHE_MOST_SLOTS 5u
+#define HAK_RUN_ROW_RUNS 2u
 
 /* Runs of one length. Any thread. */
 struct run_row {
-    _Atomic(uint32_t) runs[RUN_ROW_RUNS]; /* first slot + 1; 0: none */
-    _Atomic(bool) used;                   /* since the last tick something was taken */
+    _Atomic(uint32_t) runs[HAK_RUN_ROW_RUNS]; /* first slot + 1; 0: none */
+    _Atomic(bool) used;                       /* since the last tick something was taken */
 };
 
 /* See run_cache.c. */
 struct run_cache {
-    struct run_row rows[RUN_CACHE_MOST_SLOTS - RUN_CACHE_LEAST_SLOTS + 1];
+    struct run_row rows[HAK_RUN_CACHE_MOST_SLOTS - HAK_RUN_CACHE_LEAST_SLOTS + 1];
     _Atomic(uint32_t) colour; /* of the last block, see runs.c */
     _Atomic(uint64_t) taken;  /* runs, since the start; of two at once one may not be counted */
 } __attribute__((aligned(HAK_CACHE_LINE)));
@@ -41,7 +41,7 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes);
 
 /* Takes a run of `slots` slots, or of a quarter more, out of a cache: its length; 0: there is none.
- * It counts as a block. RUN_CACHE_LEAST_SLOTS <= slots <= RUN_CACHE_MOST_SLOTS. */
+ * It counts as a block. HAK_RUN_CACHE_LEAST_SLOTS <= slots <= HAK_RUN_CACHE_MOST_SLOTS. */
 unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot);
 /* The caller owns the run, has cleared its map entry, and leaves it counted as a block. False:
  * there is no room. */

@@ -15,12 +15,13 @@
 
 static struct run_row *run_row_of(unsigned number, unsigned slots)
 {
-    return &hak_large_counters.caches[number % HAK_RUN_CACHES].rows[slots - RUN_CACHE_LEAST_SLOTS];
+    return &hak_large_counters.caches[number % HAK_RUN_CACHES]
+                .rows[slots - HAK_RUN_CACHE_LEAST_SLOTS];
 }
 
 static bool run_row_try_take(struct run_row *row, size_t *slot)
 {
-    for (unsigned i = 0; i < RUN_ROW_RUNS; i++) {
+    for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
         uint32_t run = hak_load_relaxed(&row->runs[i]);
         /* ORDER: [cached-run] what was done in the run before it was put here is over */
         if (run != 0 && hak_cas_acquire(&row->runs[i], &run, 0u)) {
@@ -33,7 +34,7 @@ static bool run_row_try_take(struct run_row *row, size_t *slot)
 
 unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot)
 {
-    unsigned most = (unsigned)hak_min(slots + slots / 4, RUN_CACHE_MOST_SLOTS);
+    unsigned most = (unsigned)hak_min(slots + slots / 4, HAK_RUN_CACHE_MOST_SLOTS);
     for (unsigned length = slots; length <= most; length++) {
         struct run_row *row = run_row_of(number, length);
         if (run_row_try_take(row, slot)) {
@@ -48,7 +49,7 @@ unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot)
 bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots)
 {
     struct run_row *row = run_row_of(number, slots);
-    for (unsigned i = 0; i < RUN_ROW_RUNS; i++) {
+    for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
         uint32_t run = hak_load_relaxed(&row->runs[i]);
         /* ORDER: [cached-run] all that was done in the run */
         if (run == 0 && hak_cas_release(&row->runs[i], &run, (uint32_t)slot + 1))
@@ -70,7 +71,8 @@ size_t hak_large_flush_any(void)
 {
     size_t slots = 0;
     for (unsigned number = 0; number < HAK_RUN_CACHES; number++)
-        for (unsigned length = RUN_CACHE_LEAST_SLOTS; length <= RUN_CACHE_MOST_SLOTS; length++)
+        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
+             length++)
             slots += run_row_flush(run_row_of(number, length)) * length;
     return slots * HAK_SLOT_BYTES;
 }
@@ -78,7 +80,8 @@ size_t hak_large_flush_any(void)
 void hak_large_tick_any(void)
 {
     for (unsigned number = 0; number < HAK_RUN_CACHES; number++) {
-        for (unsigned length = RUN_CACHE_LEAST_SLOTS; length <= RUN_CACHE_MOST_SLOTS; length++) {
+        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
+             length++) {
             struct run_row *row = run_row_of(number, length);
             if (!hak_load_relaxed(&row->used))
                 run_row_flush(row);
@@ -90,8 +93,9 @@ void hak_large_tick_any(void)
 void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg)
 {
     for (unsigned number = 0; number < HAK_RUN_CACHES; number++) {
-        for (unsigned length = RUN_CACHE_LEAST_SLOTS; length <= RUN_CACHE_MOST_SLOTS; length++) {
-            for (unsigned i = 0; i < RUN_ROW_RUNS; i++) {
+        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
+             length++) {
+            for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
                 uint32_t run = hak_load_relaxed(&run_row_of(number, length)->runs[i]);
                 if (run != 0)
                     visit(run - 1, length, arg);

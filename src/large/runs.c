@@ -178,7 +178,7 @@ void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 
 static bool runs_may_wait(unsigned slots)
 {
-    return slots >= RUN_CACHE_LEAST_SLOTS && slots <= RUN_CACHE_MOST_SLOTS;
+    return slots >= HAK_RUN_CACHE_LEAST_SLOTS && slots <= HAK_RUN_CACHE_MOST_SLOTS;
 }
 
 void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero)

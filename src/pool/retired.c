@@ -15,7 +15,8 @@
  * that grew old unused was kept wrongly, and the limit falls by as much. What is over the limit
  * goes back at once, whole superslabs first, the oldest first; then EMPTY slots, from the highest
  * address down (slots are acquired from the lowest up). The rest goes when it is older than the
- * configured age (EMPTY slots: four times that), at the next tick.
+ * configured age (EMPTY slots: four times that, while no experience is needed to keep so much), at
+ * the next tick.
  *
  * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
  * See pool.h. */
@@ -27,7 +28,9 @@
 #define KEPT_SHARE 8
 #define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(32 << 20) / HAK_SLOT_BYTES / 25) /* 32 MiB in all */
 #define REGRET_NS 2000000000u
-#define EMPTY_AGE_FACTOR 4 /* a slot in use again costs less than a superslab in use again */
+/* A slot in use again costs less than a superslab in use again. But what is kept beyond what may be
+ * without experience grows old like that. */
+#define EMPTY_AGE_FACTOR 4
 #define TICKS_IN_AGE 4
 
 void hak_pool_configure(const struct hak_pool_config *config)
@@ -77,6 +80,12 @@ static size_t kept_extra_slots(size_t in_use)
     return in_use >= from ? extra : extra * in_use / from;
 }
 
+/* What may be kept without experience. */
+static size_t kept_always_slots(size_t in_use)
+{
+    return hak_max(KEPT_MIN_SLOTS, in_use / KEPT_SHARE);
+}
+
 size_t hak_retired_budget_slots(void)
 {
     size_t prewarmed = hak_load_relaxed(&hak_pool.prewarmed) * HAK_SLOTS;
@@ -89,7 +98,7 @@ size_t hak_retired_budget_slots(void)
         slots = max_bytes / HAK_SLOT_BYTES;
     else {
         size_t in_use = kept_in_use_slots();
-        slots = hak_max(KEPT_MIN_SLOTS, in_use / KEPT_SHARE) + kept_extra_slots(in_use);
+        slots = kept_always_slots(in_use) + kept_extra_slots(in_use);
     }
     return (slots >> give_back) + prewarmed;
 }
@@ -409,7 +418,8 @@ void hak_retired_tick(uint64_t now)
         retired_unmap(first, run);
         aged += run * HAK_SLOTS;
     }
-    uint64_t empty_age = age * EMPTY_AGE_FACTOR;
+    bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
+    uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
     aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
     kept_lower(&hak_pool.extra_slots, aged);
     hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);

@@ -91,13 +91,13 @@ static void few_runs_of_a_length_wait_and_none_of_other_lengths(void **state)
         p[i] = allocate_near(0, 100 * KIB);
     for (unsigned i = 0; i < 8; i++)
         release_near(0, p[i]);
-    assert_int_equal(large_stats().cached_runs, RUN_ROW_RUNS);
+    assert_int_equal(large_stats().cached_runs, HAK_RUN_ROW_RUNS);
     assert_int_equal(large_stats().large_blocks, 0);
     release_near(0, allocate_near(0, 400 * KIB));
     release_near(0, allocate_near(0, 3 * MIB));
     release_near(0, hak_large_alloc_sampled(1000, 1, &(bool){false}));
-    assert_int_equal(large_stats().cached_runs, RUN_ROW_RUNS);
-    assert_int_equal(hak_large_flush_any(), RUN_ROW_RUNS * 2 * HAK_SLOT_BYTES);
+    assert_int_equal(large_stats().cached_runs, HAK_RUN_ROW_RUNS);
+    assert_int_equal(hak_large_flush_any(), HAK_RUN_ROW_RUNS * 2 * HAK_SLOT_BYTES);
     assert_int_equal(cached_bytes(), 0);
     assert_int_equal(hak_pool_slots_in_use(HAK_POOL_LABEL_RUN), 0);
 }

@@ -244,6 +244,23 @@ static void empty_slots_grow_old_four_times_as_slowly(void **state)
     assert_int_equal(verify_pool(), 1);
 }
 
+static void many_empty_slots_grow_old_like_superslabs(void **state)
+{
+    (void)state;
+    start();
+    configure(1000, SIZE_MAX, 5ull * SECOND_NS);
+    size_t first = acquire(32, 1, RUN, NULL), second = acquire(32, 1, RUN, NULL);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    release(first + 1, 31, RUN);
+    release(second + 1, 31, RUN); /* 62: a superslab's worth may always be kept */
+    fake_os_set_time_ns(103ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 62);
+    fake_os_set_time_ns(107ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(stats().empty_slots_now, 0);
+}
+
 static void a_purge_that_is_refused_leaves_the_slots_empty(void **state)
 {
     (void)state;
@@ -531,6 +548,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_slots_over_the_limit_go_at_once_highest_first),
     cmocka_unit_test(whole_superslabs_go_before_empty_slots),
     cmocka_unit_test(empty_slots_grow_old_four_times_as_slowly),
+    cmocka_unit_test(many_empty_slots_grow_old_like_superslabs),
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
     cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
     cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),

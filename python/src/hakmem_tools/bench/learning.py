@@ -44,7 +44,7 @@ OURS = (
         "survivors",
         "memory",
         "survivors 4000000 10 9000",
-        "1000000 10 500",
+        "1000000 10 1500",
         "one in a hundred of 64-byte objects lives on, 10 phases of 256 MB, then 9 s of service",
     ),
     ours(
