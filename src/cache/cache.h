@@ -227,9 +227,10 @@ static inline struct hak_outbox *hak_outbox_of(struct hak_heap *heap, uint32_t e
 HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
     struct hak_outbox *o = hak_outbox_of(heap, entry);
+    if (HAK_UNLIKELY(o->tag != entry >> HAK_TAG_SHIFT || o->free == 0))
+        return false;
     uint32_t bytes = heap->outbox_bytes + hak_class((entry & HAK_KIND_MASK) / 2)->size_bytes;
-    if (HAK_UNLIKELY(o->tag != entry >> HAK_TAG_SHIFT || o->free == 0 ||
-                     bytes >= HAK_OUTBOX_MAX_BYTES))
+    if (HAK_UNLIKELY(bytes >= HAK_OUTBOX_MAX_BYTES))
         return false;
     o->message->blocks[--o->free] = p;
     heap->outbox_bytes = bytes;
