@@ -234,6 +234,7 @@ static void walk_slots(struct walk *w, struct hak_superslab_seen *seen)
         uint32_t entry = w->map[first + i];
         unsigned slots = 1;
         bool busy = state >> i & 1;
+        unsigned cached = busy && entry == 0 ? hak_large_cached_slots(first + i) : 0;
         uint8_t kind = busy                   ? HAK_SLOT_TRANSITION
                        : state >> 32 >> i & 1 ? HAK_SLOT_EMPTY
                                               : HAK_SLOT_UNUSED;
@@ -245,9 +246,9 @@ static void walk_slots(struct walk *w, struct hak_superslab_seen *seen)
             kind = found ? HAK_SLOT_SLAB : HAK_SLOT_TRANSITION;
             slots = found ? hak_class((entry & HAK_KIND_MASK) / 2)->slots : 1;
             w->survey->complete &= found;
-        } else if (busy && entry == 0 && hak_large_cached_slots(first + i) != 0) {
+        } else if (cached != 0) {
             kind = HAK_SLOT_EMPTY; /* a run that waits for the next request */
-            slots = hak_large_cached_slots(first + i);
+            slots = cached;
         } else if (busy && walk_is_large(entry, HAK_KIND_LARGE)) {
             slots = walk_large(w, first + i, entry);
             kind = slots != 0 ? HAK_SLOT_SLAB : HAK_SLOT_TRANSITION;

@@ -239,9 +239,7 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         if (s != NULL)
             return s;
     }
-    if (!found && hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0 &&
-        (hak_large_flush_any() == 0 ||
-         hak_pool_acquire_any(slots, slots, label, &slot, &zero) != 0))
+    if (!found && !hak_large_try_acquire_any(slots, slots, label, &slot, &zero))
         return NULL;
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.prefault) != HAK_PREFAULT_NONE) && zero &&
         heap->classes[cls].slabs_taken >= SLABS_BEFORE_DENSE)

@@ -109,18 +109,17 @@ static void *route_class(unsigned cls, const struct request *r, bool *zero)
  * what was freed. */
 static unsigned route_run_cache(const struct hak_heap *heap)
 {
-    return heap->front.tag >> HAK_TAG_SHIFT;
+    return HAK_HARDENED || heap == NULL ? HAK_NO_RUN_CACHE : heap->front.tag >> HAK_TAG_SHIFT;
 }
 
 static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, bool *zero)
 {
-    if (heap == NULL)
-        return hak_large_alloc(bytes, align, zero);
-    hak_count_owner(&heap->stats.large_requests, 1u);
-    if (hak_load_relaxed(&heap->stats.large_requests) % LARGE_TICK_CALLS == 0)
-        hak_heap_tick_any();
-    return HAK_HARDENED ? hak_large_alloc(bytes, align, zero)
-                        : hak_large_alloc_near(route_run_cache(heap), bytes, align, zero);
+    if (heap != NULL) {
+        hak_count_owner(&heap->stats.large_requests, 1u);
+        if (hak_load_relaxed(&heap->stats.large_requests) % LARGE_TICK_CALLS == 0)
+            hak_heap_tick_any();
+    }
+    return hak_large_alloc_near(route_run_cache(heap), bytes, align, zero);
 }
 
 void *hak_heap_large(size_t bytes, size_t align, bool *zero)
@@ -253,8 +252,7 @@ static bool route_free_large(void *p, uint32_t entry)
     uint32_t site = hak_large_note(p, entry)->how;
     size_t bytes = HAK_UNLIKELY(site != 0) ? hak_large_usable_bytes(p, entry) : 0;
     struct hak_heap *heap = hak_heap_self_if_open(); /* a free alone opens none */
-    if (!(heap != NULL ? hak_large_free_near(route_run_cache(heap), p, entry)
-                       : hak_large_free(p, entry)))
+    if (!hak_large_free_near(route_run_cache(heap), p, entry))
         return false;
     if (HAK_UNLIKELY(site != 0))
         hak_prof_freed(site, bytes);
@@ -350,7 +348,6 @@ size_t hak_heap_trim(void)
     if (heap != NULL)
         hak_cache_flush_groups(heap);
     hak_cache_collect_orphans();
-    hak_large_flush_any();
-    size_t bytes = hak_pool_trim();
+    size_t bytes = hak_large_trim();
     return bytes + hak_cache_purge();
 }

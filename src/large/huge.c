@@ -85,8 +85,7 @@ static bool huge_try_take(size_t bytes, size_t align, bool fresh_only, struct ha
     if (hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0)
         return true;
     hak_whole_be_exact();
-    hak_large_flush_any();
-    hak_pool_trim();
+    hak_large_trim();
     return hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0;
 }
 

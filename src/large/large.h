@@ -12,6 +12,8 @@
 #include "pool/pool.h"
 #include "slab/slab.h"
 
+#include <limits.h>
+
 #define HAK_LARGE_MAX ((size_t)1 << 20)
 #define HAK_RUN_CACHES 8u
 /* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX
@@ -25,11 +27,17 @@
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 
 /* The same, and hak_large_free, for one of the threads that share a cache of runs: any number, best
- * one that few threads have. */
+ * one that few threads have; or HAK_NO_RUN_CACHE. */
+#define HAK_NO_RUN_CACHE UINT_MAX
 void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero);
 bool hak_large_free_near(unsigned number, void *p, uint32_t entry);
 /* What waits in these caches goes back to the pool. Returns the bytes. */
 size_t hak_large_flush_any(void);
+/* hak_pool_acquire_any that flushes them before it fails. */
+bool hak_large_try_acquire_any(unsigned slots, unsigned align_slots, unsigned label, size_t *slot,
+                               bool *zero);
+/* hak_pool_trim, of what waits in them too. */
+size_t hak_large_trim(void);
 /* Ticks call it: the same for caches that have not been used since the last one. */
 void hak_large_tick_any(void);
 /* How many slots the run has that begins here and waits in a cache; 0: none does. */

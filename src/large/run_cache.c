@@ -13,6 +13,16 @@
  * pool. */
 #include "large/large_internal.h"
 
+#define RUN_LENGTHS (HAK_RUN_CACHE_MOST_SLOTS - HAK_RUN_CACHE_LEAST_SLOTS + 1)
+#define RUN_ROWS (HAK_RUN_CACHES * RUN_LENGTHS)
+
+/* All rows of all caches: i < RUN_ROWS. */
+static struct run_row *run_row_at(unsigned i, unsigned *slots)
+{
+    *slots = HAK_RUN_CACHE_LEAST_SLOTS + i % RUN_LENGTHS;
+    return &hak_large_counters.caches[i / RUN_LENGTHS].rows[i % RUN_LENGTHS];
+}
+
 static struct run_row *run_row_of(unsigned number, unsigned slots)
 {
     return &hak_large_counters.caches[number % HAK_RUN_CACHES]
@@ -69,37 +79,46 @@ static size_t run_row_flush(struct run_row *row)
 
 size_t hak_large_flush_any(void)
 {
-    size_t slots = 0;
-    for (unsigned number = 0; number < HAK_RUN_CACHES; number++)
-        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
-             length++)
-            slots += run_row_flush(run_row_of(number, length)) * length;
-    return slots * HAK_SLOT_BYTES;
+    size_t flushed = 0;
+    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
+        struct run_row *row = run_row_at(i, &slots);
+        flushed += run_row_flush(row) * slots;
+    }
+    return flushed * HAK_SLOT_BYTES;
+}
+
+bool hak_large_try_acquire_any(unsigned slots, unsigned align_slots, unsigned label, size_t *slot,
+                               bool *zero)
+{
+    return hak_pool_acquire_any(slots, align_slots, label, slot, zero) == 0 ||
+           (hak_large_flush_any() != 0 &&
+            hak_pool_acquire_any(slots, align_slots, label, slot, zero) == 0);
+}
+
+size_t hak_large_trim(void)
+{
+    hak_large_flush_any();
+    return hak_pool_trim();
 }
 
 void hak_large_tick_any(void)
 {
-    for (unsigned number = 0; number < HAK_RUN_CACHES; number++) {
-        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
-             length++) {
-            struct run_row *row = run_row_of(number, length);
-            if (!hak_load_relaxed(&row->used))
-                run_row_flush(row);
-            hak_store_relaxed(&row->used, false);
-        }
+    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
+        struct run_row *row = run_row_at(i, &slots);
+        if (!hak_load_relaxed(&row->used))
+            run_row_flush(row);
+        hak_store_relaxed(&row->used, false);
     }
 }
 
 void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg)
 {
-    for (unsigned number = 0; number < HAK_RUN_CACHES; number++) {
-        for (unsigned length = HAK_RUN_CACHE_LEAST_SLOTS; length <= HAK_RUN_CACHE_MOST_SLOTS;
-             length++) {
-            for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
-                uint32_t run = hak_load_relaxed(&run_row_of(number, length)->runs[i]);
-                if (run != 0)
-                    visit(run - 1, length, arg);
-            }
+    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
+        struct run_row *row = run_row_at(i, &slots);
+        for (unsigned place = 0; place < HAK_RUN_ROW_RUNS; place++) {
+            uint32_t run = hak_load_relaxed(&row->runs[place]);
+            if (run != 0)
+                visit(run - 1, slots, arg);
         }
     }
 }

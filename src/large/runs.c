@@ -86,20 +86,13 @@ static void *runs_publish_counted(size_t slot, unsigned slots, const struct runs
     return p;
 }
 
-/* From the pool; when that has none, with what waits in the caches of runs. */
-static bool runs_try_acquire(unsigned slots, unsigned align_slots, size_t *slot, bool *zero)
-{
-    return hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, slot, zero) == 0 ||
-           (hak_large_flush_any() != 0 &&
-            hak_pool_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, slot, zero) == 0);
-}
-
 static void *runs_alloc(const struct runs_request *r, unsigned align_slots, bool *zero)
 {
     size_t slot;
     unsigned slots = runs_slots_coloured(r->bytes, r->align_bytes);
-    return runs_try_acquire(slots, align_slots, &slot, zero) ? runs_publish_counted(slot, slots, r)
-                                                             : NULL;
+    return hak_large_try_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero)
+               ? runs_publish_counted(slot, slots, r)
+               : NULL;
 }
 
 void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes)
@@ -163,17 +156,9 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     return moved;
 }
 
-static void *large_alloc(const struct runs_request *r, bool *zero)
-{
-    size_t align_slots = r->align_bytes <= HAK_SLOT_BYTES ? 1 : r->align_bytes >> HAK_SLOT_SHIFT;
-    if (r->bytes <= HAK_LARGE_MAX && align_slots <= HAK_SLOTS / 2)
-        return runs_alloc(r, (unsigned)align_slots, zero);
-    return hak_huge_alloc(r->bytes, r->align_bytes, zero);
-}
-
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
-    return large_alloc(&(struct runs_request){size_bytes, align_bytes, 0, 0}, zero);
+    return hak_large_alloc_near(HAK_NO_RUN_CACHE, size_bytes, align_bytes, zero);
 }
 
 static bool runs_may_wait(unsigned slots)
@@ -184,15 +169,17 @@ static bool runs_may_wait(unsigned slots)
 void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero)
 {
     const struct runs_request r = {size_bytes, align_bytes, number, 0};
-    if (size_bytes <= HAK_LARGE_MAX && align_bytes <= HAK_SLOT_BYTES) {
-        size_t slot;
-        unsigned slots = runs_slots_coloured(size_bytes, align_bytes);
-        if (runs_may_wait(slots) && (slots = hak_run_cache_try_take(number, slots, &slot)) != 0) {
-            *zero = false;
-            return runs_publish(slot, slots, &r);
-        }
+    size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
+    if (size_bytes > HAK_LARGE_MAX || align_slots > HAK_SLOTS / 2)
+        return hak_huge_alloc(size_bytes, align_bytes, zero);
+    size_t slot;
+    unsigned slots = runs_slots_coloured(size_bytes, align_bytes);
+    if (number != HAK_NO_RUN_CACHE && align_slots == 1 && runs_may_wait(slots) &&
+        (slots = hak_run_cache_try_take(number, slots, &slot)) != 0) {
+        *zero = false;
+        return runs_publish(slot, slots, &r);
     }
-    return large_alloc(&r, zero);
+    return runs_alloc(&r, (unsigned)align_slots, zero);
 }
 
 void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
@@ -230,21 +217,17 @@ bool hak_large_take_back(void *p, uint32_t entry)
     return true;
 }
 
-/* Its end, and that of its run. */
-static void large_release(size_t slot, uint32_t entry)
+static bool runs_try_wait(unsigned number, size_t slot)
 {
-    if (entry == HAK_KIND_LARGE)
-        hak_run_release(slot);
-    else
-        hak_huge_free(slot / HAK_SLOTS);
+    const struct hak_slab *s = hak_slab_record(slot);
+    unsigned slots = runs_slots(s->large_bytes);
+    return runs_small_bytes(s) == 0 && runs_may_wait(slots) &&
+           hak_run_cache_try_put(number, slot, slots);
 }
 
 bool hak_large_free(void *p, uint32_t entry)
 {
-    if (!large_claim(p, entry))
-        return false;
-    large_release(hak_slot_of(p), entry);
-    return true;
+    return hak_large_free_near(HAK_NO_RUN_CACHE, p, entry);
 }
 
 bool hak_large_free_near(unsigned number, void *p, uint32_t entry)
@@ -252,12 +235,10 @@ bool hak_large_free_near(unsigned number, void *p, uint32_t entry)
     size_t slot = hak_slot_of(p);
     if (!large_claim(p, entry))
         return false;
-    const struct hak_slab *s = hak_slab_record(slot);
-    bool waits = entry == HAK_KIND_LARGE && runs_small_bytes(s) == 0 &&
-                 runs_may_wait(runs_slots(s->large_bytes)) &&
-                 hak_run_cache_try_put(number, slot, runs_slots(s->large_bytes));
-    if (!waits)
-        large_release(slot, entry);
+    if (entry != HAK_KIND_LARGE)
+        hak_huge_free(slot / HAK_SLOTS);
+    else if (number == HAK_NO_RUN_CACHE || !runs_try_wait(number, slot))
+        hak_run_release(slot);
     return true;
 }
 

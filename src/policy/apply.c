@@ -179,8 +179,7 @@ static void policy_tick_locked(uint64_t now_ns)
     if (policy.state.arm[tried] != arm_before) /* it cost too much */
         apply_arm(tried, knobs.value[tried]);
     if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
-        hak_large_flush_any();
-        hak_pool_trim();
+        hak_large_trim();
         hak_cache_purge();
     }
     if (policy_is_asked() && policy.state.mode >= HAK_POLICY_LEARN)

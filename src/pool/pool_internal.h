@@ -24,9 +24,9 @@ struct pool {
     /* What may be kept beyond the share of what is in use, and what it is learned from: retired.c
      */
     _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
-    _Atomic(size_t) regretted_slots; /* since something last grew old */
-    _Atomic(size_t) evicted_at_slots,
-        extra_from_slots; /* in use when that was given back, at least */
+    _Atomic(size_t) regretted_lately_slots; /* since something last grew old */
+    /* In use when that was given back, or more. */
+    _Atomic(size_t) evicted_at_slots, extra_from_slots;
     _Atomic(uint64_t) evicted_ns, next_tick_ns;
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */

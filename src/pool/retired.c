@@ -139,14 +139,15 @@ void hak_retired_evicted(size_t slots)
     hak_add_relaxed(&hak_pool.evicted_slots, slots);
 }
 
-/* The share of the most that was in use to which the limit may rise: the knob's, twice that once
- * half of it has been given back wrongly, and all once all of it has. */
-static size_t kept_percent(size_t regretted, size_t most)
+/* To how much the limit may rise: to the knob's share of the most that was in use, to twice that
+ * once half of it has been given back wrongly, and to all once all of it has. */
+static size_t kept_extra_most_slots(size_t most, size_t regretted)
 {
-    size_t percent = hak_load_relaxed(&hak_pool_knobs.keep_percent);
-    size_t sum = hak_load_relaxed(&hak_pool.regretted_slots) + regretted;
-    hak_store_relaxed(&hak_pool.regretted_slots, sum); /* of two threads one may get lost */
-    return sum >= most ? 100 : sum >= most / 2 ? hak_min(percent * 2, 100) : percent;
+    size_t share = hak_load_relaxed(&hak_pool_knobs.keep_percent);
+    size_t percent = regretted >= most       ? 100
+                     : regretted >= most / 2 ? hak_min(share * 2, 100)
+                                             : share;
+    return hak_max(EXTRA_MIN_SLOTS_A_PERCENT * share, most * percent / 100);
 }
 
 void hak_retired_regret(size_t slots)
@@ -160,16 +161,17 @@ void hak_retired_regret(size_t slots)
     size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
     size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
     size_t regretted = kept_lower(&hak_pool.evicted_slots, slots);
-    size_t percent = kept_percent(regretted, most);
+    size_t all_regretted = hak_load_relaxed(&hak_pool.regretted_lately_slots) + regretted;
     size_t at = hak_load_relaxed(&hak_pool.evicted_at_slots);
     if (extra == 0 || at < hak_load_relaxed(&hak_pool.extra_from_slots))
         hak_store_relaxed(&hak_pool.extra_from_slots, at);
     extra += regretted;
     hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
-    hak_store_relaxed(&hak_pool.most_in_use_slots, most); /* of two threads one may get lost: a */
-    size_t least = EXTRA_MIN_SLOTS_A_PERCENT * hak_load_relaxed(&hak_pool_knobs.keep_percent);
+    /* Hints: of two threads' stores one may get lost. */
+    hak_store_relaxed(&hak_pool.regretted_lately_slots, all_regretted);
+    hak_store_relaxed(&hak_pool.most_in_use_slots, most);
     hak_store_relaxed(&hak_pool.extra_slots,
-                      hak_min(extra, hak_max(least, most * percent / 100))); /* hint */
+                      hak_min(extra, kept_extra_most_slots(most, all_regretted)));
 }
 
 /* --- the list --- */
@@ -425,7 +427,7 @@ void hak_retired_tick(uint64_t now)
     hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);
     if (aged != 0) {
         hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
-        hak_store_relaxed(&hak_pool.regretted_slots, (size_t)0);
+        hak_store_relaxed(&hak_pool.regretted_lately_slots, (size_t)0);
     }
 }
 

@@ -132,22 +132,25 @@ static void a_bin_grows_when_overflows_are_followed_by_underflows(void **state)
     verify_heaps();
 }
 
+/* More blocks than a new bin holds, so many times. */
+static void use_many(struct hak_heap *heap, unsigned cls, int rounds)
+{
+    for (int round = 0; round < rounds; round++) {
+        allocate_many(heap, cls, 600);
+        release_many(heap, 600);
+    }
+}
+
 static void a_working_set_over_the_capacity_soon_fits_the_bin(void **state)
 {
     (void)state;
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(64);
-    for (int round = 0; round < 40; round++) {
-        allocate_many(heap, cls, 600);
-        release_many(heap, 600);
-    }
+    use_many(heap, cls, 40);
     uint64_t refills = counted(&heap->stats.refills);
     uint64_t drains = counted(&heap->stats.drains);
-    for (int round = 0; round < 12; round++) {
-        allocate_many(heap, cls, 600);
-        release_many(heap, 600);
-    }
+    use_many(heap, cls, 12);
     assert_int_equal(counted(&heap->stats.refills), refills);
     assert_int_equal(counted(&heap->stats.drains), drains);
 }
@@ -159,10 +162,7 @@ static void a_thread_takes_little_of_a_large_bin_that_it_did_not_make(void **sta
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(64);
-    for (int round = 0; round < 40; round++) {
-        allocate_many(heap, cls, 600);
-        release_many(heap, 600);
-    }
+    use_many(heap, cls, 40);
     unsigned large = capacity(heap, cls);
     assert_true(large >= 511);
     close_thread(heap);
