@@ -60,6 +60,20 @@ static unsigned slab_choose(uint64_t bits, unsigned from)
     return HAK_HARDENED ? (from + hak_ctz64(hak_rotate_right64(bits, from))) & 63 : hak_ctz64(bits);
 }
 
+/* So many blocks, side by side, in front of `out`. */
+static void slab_list_blocks(void **out, char *first, unsigned count, size_t size)
+{
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < count; i++, first += size)
+        *--out = first;
+}
+
+/* How many bits are set, if those are one behind the other; otherwise 0. bits != 0. */
+static unsigned slab_whole_run(uint64_t bits)
+{
+    return (bits & (bits + (bits & -bits))) == 0 ? hak_popcount64(bits) : 0;
+}
+
 static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, void **out,
                                unsigned most)
 {
@@ -74,6 +88,17 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
             continue;
         }
         char *word_base = s->base + (size_t)w * 64 * c->size_bytes;
+        unsigned run = HAK_HARDENED ? 0 : slab_whole_run(bits);
+        if (run >= HAK_RUN_BLOCKS) {
+            unsigned bit = hak_ctz64(bits);
+            run = (unsigned)hak_min(run, want - got);
+            slab_list_blocks(out, word_base + (size_t)bit * c->size_bytes, run, c->size_bytes);
+            out -= run;
+            got += run;
+            bits &= ~(~UINT64_C(0) >> (64 - run) << bit);
+            hak_store_relaxed(&s->free_bits[w], bits);
+            continue;
+        }
         unsigned from = HAK_HARDENED ? hak_os_random_below(64) : 0;
         while (bits != 0 && got < want) {
             unsigned bit = slab_choose(bits, from);
@@ -106,8 +131,7 @@ static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, v
         size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
         end = (unsigned)hak_min(end, (page_end - 1) / c->size_bytes + 1);
     }
-    for (unsigned i = carved; i < end; i++)
-        *--out = s->base + (size_t)i * c->size_bytes;
+    slab_list_blocks(out, s->base + (size_t)carved * c->size_bytes, end - carved, c->size_bytes);
     hak_store_relaxed(&s->carved, (uint16_t)end);
     return end - carved;
 }
