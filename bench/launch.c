@@ -4,7 +4,9 @@
  * and prints what it cost as one line of JSON:
  *     {"runs": 1, "wall_ns": 1, "user_us": 1, "sys_us": 1, "maxrss_kb": 1, "minflt": 1,
  *      "majflt": 1, "exit": 0, "signal": 0}
- * Times and faults are sums over all runs, maxrss_kb is the largest of them. With -m it looks at
+ * Times and faults are sums over all runs, maxrss_kb is their mean. With -w it first touches and
+ * frees so much memory, which is not measured: a virtual machine has to get memory from its host
+ * that was not used for a while, and the first to use it would pay for that. With -m it looks at
  * the command's resident memory every so many milliseconds and adds "meanrss_kb", the mean over
  * time (of the command itself, not of its children), and "looks", how often it looked.
  *
@@ -21,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +32,7 @@
 struct options {
     long runs;
     long look_ms; /* 0: memory is not looked at */
+    long warm_mib;
     const char *preload;
     const char *output;
     const char *errors;
@@ -38,7 +42,7 @@ struct options {
 struct cost {
     long runs;
     uint64_t wall_ns, user_us, sys_us;
-    long maxrss_kb, minflt, majflt;
+    long maxrss_kb_sum, minflt, majflt;
     uint64_t rss_kb_sum, looks;
     int status; /* as wait4 gives it, of the last run */
 };
@@ -48,28 +52,36 @@ static void usage_and_exit(const char *wrong)
     fprintf(
         stderr,
         "launch: %s\n"
-        "usage: launch [-n RUNS] [-m MILLISECONDS] [-p PRELOAD.so] [-o STDOUT_FILE] [-e STDERR_FILE] -- COMMAND "
-        "[ARGS...]\n",
+        "usage: launch [-n RUNS] [-w MEBIBYTES] [-m MILLISECONDS] [-p PRELOAD.so] [-o STDOUT_FILE] [-e STDERR_FILE] "
+        "-- COMMAND [ARGS...]\n",
         wrong);
     exit(2);
+}
+
+static long number_read(const char *text, long most, const char *wrong)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (*end != '\0' || number < 1 || number > most)
+        usage_and_exit(wrong);
+    return number;
 }
 
 static struct options options_read(int argc, char **argv)
 {
     struct options o = {.runs = 1};
     int letter;
-    while ((letter = getopt(argc, argv, "+n:m:p:o:e:")) != -1) {
-        char *end;
+    while ((letter = getopt(argc, argv, "+n:w:m:p:o:e:")) != -1) {
         switch (letter) {
         case 'n':
-            o.runs = strtol(optarg, &end, 10);
-            if (*end != '\0' || o.runs < 1 || o.runs > 1000000)
-                usage_and_exit("-n needs a number of runs from 1 to 1000000");
+            o.runs = number_read(optarg, 1000000, "-n needs a number of runs from 1 to 1000000");
+            break;
+        case 'w':
+            o.warm_mib = number_read(optarg, 65536, "-w needs a number of MiB from 1 to 65536");
             break;
         case 'm':
-            o.look_ms = strtol(optarg, &end, 10);
-            if (*end != '\0' || o.look_ms < 1 || o.look_ms > 10000)
-                usage_and_exit("-m needs a number of milliseconds from 1 to 10000");
+            o.look_ms =
+                number_read(optarg, 10000, "-m needs a number of milliseconds from 1 to 10000");
             break;
         case 'p':
             o.preload = optarg;
@@ -118,6 +130,25 @@ static uint64_t now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* In a child, so that nothing of it is left in this process. Where memory is short it does less. */
+static void warm(long mib)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        size_t bytes = (size_t)mib << 20;
+        char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED)
+            _exit(0);
+        madvise(p, bytes, MADV_HUGEPAGE);
+        for (size_t i = 0; i < bytes; i += 4096)
+            p[i] = 1;
+        _exit(0);
+    }
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        continue;
 }
 
 static uint64_t microseconds(struct timeval t)
@@ -180,8 +211,7 @@ static void run_once(const struct options *o, struct cost *cost)
     cost->sys_us += microseconds(usage.ru_stime);
     cost->minflt += usage.ru_minflt;
     cost->majflt += usage.ru_majflt;
-    if (usage.ru_maxrss > cost->maxrss_kb)
-        cost->maxrss_kb = usage.ru_maxrss;
+    cost->maxrss_kb_sum += usage.ru_maxrss;
     cost->runs++;
 }
 
@@ -189,12 +219,14 @@ int main(int argc, char **argv)
 {
     struct options o = options_read(argc, argv);
     struct cost cost = {0};
+    if (o.warm_mib != 0)
+        warm(o.warm_mib);
     for (long i = 0; i < o.runs && cost.status == 0; i++)
         run_once(&o, &cost);
     printf("{\"runs\": %ld, \"wall_ns\": %" PRIu64 ", \"user_us\": %" PRIu64
            ", \"sys_us\": %" PRIu64 ", \"maxrss_kb\": %ld, \"minflt\": %ld, \"majflt\": %ld, ",
-           cost.runs, cost.wall_ns, cost.user_us, cost.sys_us, cost.maxrss_kb, cost.minflt,
-           cost.majflt);
+           cost.runs, cost.wall_ns, cost.user_us, cost.sys_us, cost.maxrss_kb_sum / cost.runs,
+           cost.minflt, cost.majflt);
     if (o.look_ms != 0)
         printf("\"meanrss_kb\": %" PRIu64 ", \"looks\": %" PRIu64 ", ",
                cost.looks == 0 ? 0 : cost.rss_kb_sum / cost.looks, cost.looks);

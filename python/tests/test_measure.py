@@ -77,6 +77,16 @@ def test_the_launcher_does_not_hand_down_the_memory_of_its_parent(built: Places)
     assert outcome.run.minflt > 3 * 10
 
 
+def test_memory_that_is_warmed_before_a_run_is_not_counted(built: Places) -> None:
+    launch = built.programs / "launch"
+    begin = time.monotonic_ns()
+    outcome = measure.measure(["true"], GLIBC, launch, repeats=2, warm_mib=64)
+    assert time.monotonic_ns() - begin > outcome.run.wall_ns
+    assert outcome.run.problem == ""
+    assert 100 < outcome.run.maxrss_kb < 20_000
+    assert outcome.run.minflt < 64 * 256
+
+
 def test_a_library_that_cannot_be_preloaded_is_told() -> None:
     with tempfile.NamedTemporaryFile(suffix=".so") as empty:
         problem = allocators.check_preload(Allocator("empty", empty.name, "0"))

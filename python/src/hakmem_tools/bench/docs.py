@@ -110,6 +110,11 @@ def head(result: Result, source: str) -> list[str]:
     """Where the figures come from."""
     machine = result["machine"]
     rounds = f"{result['rounds']} rounds, interleaved, each beginning elsewhere (A B C, B C A)"
+    if result.get("warm_mib"):
+        rounds += (
+            f", before each run {result['warm_mib']} MiB touched and freed, so that nobody pays for "
+            "memory that a virtual machine's host has taken back meanwhile"
+        )
     return [
         GENERATED,
         "",

@@ -114,17 +114,20 @@ def launch_command(
     scratch: Path,
     repeats: int = 1,
     look_ms: int = 0,
+    warm_mib: int = 0,
 ) -> list[str]:
     """The command line that starts a command under an allocator, its output to files in scratch.
 
-    With look_ms the launcher looks at the command's resident memory so often, for the mean.
+    With look_ms the launcher looks at the command's resident memory so often, for the mean. With
+    warm_mib it touches and frees so much memory first.
     """
     if not launch.is_file():
         raise BenchError(f"{launch} is not built: {HOW_TO_BUILD}")
     preload = ["-p", allocator.library] if allocator.library else []
     look = ["-m", str(look_ms)] if look_ms else []
+    warm = ["-w", str(warm_mib)] if warm_mib else []
     files = ["-o", str(scratch / "stdout"), "-e", str(scratch / "stderr")]
-    return [str(launch), "-n", str(repeats), *look, *preload, *files, "--", *command]
+    return [str(launch), "-n", str(repeats), *warm, *look, *preload, *files, "--", *command]
 
 
 def start(
@@ -189,12 +192,13 @@ def measure(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
     look_ms: int = 0,
+    warm_mib: int = 0,
 ) -> Outcome:
     """Runs a command under an allocator: what it cost and what it printed."""
     with tempfile.TemporaryDirectory(prefix="hakmem-bench-") as name:
         scratch = Path(name)
         process = start(
-            launch_command(launch, command, allocator, scratch, repeats, look_ms),
+            launch_command(launch, command, allocator, scratch, repeats, look_ms, warm_mib),
             environment_for(allocator, environment),
             folder or Path.cwd(),
         )

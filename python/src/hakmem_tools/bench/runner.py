@@ -25,6 +25,8 @@ SCHEMA = 2
 Result = dict[str, Any]
 
 IDLE_MS = 2000
+# More than any program of the full set has at its peak.
+WARM_MIB = 512
 # The same for all: locale and hash seeds that could change what a program does.
 STEADY = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "HAKMEM_STATS": "0"}
 
@@ -149,6 +151,11 @@ def run_server(job: Job, allocator: Allocator, quick: bool) -> Outcome:
     return outcome
 
 
+def warm_mib(plan: Plan) -> int:
+    """What the launcher touches and frees before each run."""
+    return 0 if plan.quick else WARM_MIB
+
+
 def run_once(job: Job, allocator: Allocator, idle: bool) -> Run:
     """One run of a benchmark under an allocator."""
     allocator = job.allocator(allocator)
@@ -165,6 +172,7 @@ def run_once(job: Job, allocator: Allocator, idle: bool) -> Run:
         seconds=job.plan.seconds,
         environment={**STEADY, **job.benchmark.environment, **extra},
         folder=job.work,
+        warm_mib=warm_mib(job.plan),
     )
     if not outcome.run.checksum and not outcome.run.problem:
         outcome.run.checksum = output_checksum(outcome, job)
@@ -210,8 +218,7 @@ def waits_idle(plan: Plan, benchmark: Benchmark, number: int) -> bool:
 
 
 def order_of(allocators: Sequence[Allocator], number: int, rounds: int) -> list[Allocator]:
-    """The order of a round: each begins elsewhere, because who runs after a pause pays for memory that the host of a
-    virtual machine has taken back meanwhile."""
+    """The order of a round: each begins elsewhere, so that nobody is always the first."""
     first = number * len(allocators) // rounds
     return [*allocators[first:], *allocators[:first]]
 
@@ -291,7 +298,14 @@ def steps_of(plan: Plan, benchmark: Benchmark) -> int:
 def head_of(plan: Plan) -> Result:
     """The result without its benchmarks."""
     return {
-        **machine.head(SCHEMA, plan.command, plan.quick, plan.rounds, idle_ms=IDLE_MS),
+        **machine.head(
+            SCHEMA,
+            plan.command,
+            plan.quick,
+            plan.rounds,
+            idle_ms=IDLE_MS,
+            warm_mib=warm_mib(plan),
+        ),
         "allocators": {
             a.name: {
                 "version": a.version,
