@@ -132,7 +132,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* In a child, so that nothing of it is left in this process. Where memory is short it does less. */
+/* In a child, so that nothing of it is left in this process. Where there is not so much it does
+ * nothing. */
 static void warm(long mib)
 {
     pid_t child = fork();

@@ -217,6 +217,7 @@ bool hak_large_take_back(void *p, uint32_t entry)
     return true;
 }
 
+/* The run of a block that has ended waits for the next one. False: it must not, or cannot. */
 static bool runs_try_wait(unsigned number, size_t slot)
 {
     const struct hak_slab *s = hak_slab_record(slot);

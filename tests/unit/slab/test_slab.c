@@ -296,6 +296,36 @@ static void blocks_side_by_side_return_in_either_direction(void **state)
     }
 }
 
+/* In portions that begin and end within words of the bitmap, over blocks in use between them. */
+static void blocks_side_by_side_are_taken_in_ascending_order(void **state)
+{
+    (void)state;
+    start();
+    static char *blocks[MOST_BLOCKS], *again[MOST_BLOCKS];
+    struct hak_slab *s = new_slab(hak_class_of(32), true);
+    unsigned n = take_all(s, blocks);
+    static const unsigned used[] = {5, 64, 70, 300};
+    static const unsigned portions[] = {3, 40, 1, 64, 90, 1};
+    unsigned skip = 0, taken = 0, expected = 0;
+    bool zero;
+    for (unsigned i = 0; i < n; i++)
+        if (skip < sizeof used / sizeof *used && i == used[skip])
+            skip++;
+        else
+            put(s, blocks[i]);
+    for (size_t i = 0; i < sizeof portions / sizeof *portions; i++, hak_slab_verify_owner(s))
+        taken += take(s, again + taken, portions[i], &zero);
+    assert_int_equal(taken, 3 + 40 + 1 + 64 + 90 + 1);
+    taken += take_all(s, again + taken);
+    assert_int_equal(taken, n - skip);
+    for (unsigned i = 0; i < taken; i++, expected++) {
+        while (expected == used[0] || expected == used[1] || expected == used[2] ||
+               expected == used[3])
+            expected++;
+        CHECK(again[i] == blocks[expected], "block %u", expected);
+    }
+}
+
 static void a_run_ends_where_its_slab_ends(void **state)
 {
     (void)state;
@@ -371,6 +401,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(slabs_in_one_superslab_keep_their_bits_apart),
     cmocka_unit_test(a_streak_ends_at_the_first_block_of_another_slab),
     cmocka_unit_test(blocks_side_by_side_return_in_either_direction),
+    cmocka_unit_test(blocks_side_by_side_are_taken_in_ascending_order),
     cmocka_unit_test(a_run_ends_where_its_slab_ends),
     cmocka_unit_test(a_page_alone_is_given_back_only_when_asked_for),
     cmocka_unit_test(a_new_slab_forgets_the_old_one_in_its_place),
