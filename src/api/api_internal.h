@@ -18,6 +18,7 @@ struct hak_options {
     uint64_t superslab_ttl_sec;
     uint64_t huge_pages_from_mb;
     bool lock_stats;             /* the locks on stderr at exit */
+    uint64_t perturb;            /* 0: off */
     bool trace_failures;         /* the first failure of each reason on stderr */
     uint64_t limit_mb;           /* mapped at a time; 0: none */
     bool trace[HAK_TRACE_COUNT]; /* events on stderr, in the checked build */

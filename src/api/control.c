@@ -45,9 +45,9 @@ HAK_PUBLIC int hakmem_malloc_trim(size_t pad)
     return hak_heap_trim() > 0;
 }
 
-/* M_TRIM_THRESHOLD bounds what is kept, as in glibc. The others tune mechanisms that hakmem does
- * not have, and are accepted as glibc accepts them; a value out of glibc's own range is refused,
- * and so is M_PERTURB. */
+/* M_TRIM_THRESHOLD bounds what is kept and M_PERTURB fills blocks, as in glibc. The others tune
+ * mechanisms that hakmem does not have, and are accepted as glibc accepts them; a value out of
+ * glibc's own range is refused. */
 HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
 {
     enum { MXFAST_MOST = 80 * (int)sizeof(size_t) / 4, MMAP_THRESHOLD_MOST = 32 << 20 };
@@ -61,8 +61,8 @@ HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
         return value >= 0 && value <= MXFAST_MOST;
     case M_MMAP_THRESHOLD:
         return value >= 0 && value <= MMAP_THRESHOLD_MOST;
-    case M_PERTURB: /* the fast paths do not look: refused rather than ignored */
-        return value == 0;
+    case M_PERTURB:
+        return hak_heap_set_perturb((uint8_t)value);
     default:
         return 1;
     }

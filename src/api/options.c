@@ -59,6 +59,7 @@ static const struct option options[] = {
     {"PROF_LEAKS", OPTION_FLAG, &hak_options.prof_leaks, 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
     {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
     {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
+    {"PERTURB", OPTION_NUMBER, &hak_options.perturb, UINT8_MAX}, /* as glibc's M_PERTURB, whose MALLOC_PERTURB_ is read as well: blocks are filled with the complement of this number when they are given out, those up to 64 KiB with the number when they are freed; every call is slow then; not together with PROF, and not in the hardened library; 0: off */
     {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
@@ -88,6 +89,8 @@ static const struct {
 static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 
 #define PREFIX "HAKMEM_"
+#define LIBC_PERTURB "MALLOC_PERTURB_="
+#define LIBC_PERTURB_LENGTH (sizeof LIBC_PERTURB - 1)
 #define PREFIX_LENGTH (sizeof PREFIX - 1)
 
 static bool options_same_name(const char *s, size_t length, const char *name)
@@ -349,9 +352,25 @@ void hak_options_apply_limits(void)
     hak_failure_trace(hak_options.trace_failures);
 }
 
+/* As glibc, which says nothing of a value that is none. */
+static void options_libc_perturb(const char *value)
+{
+    uint64_t number;
+    if (hak_text_parse_size(value, strlen(value), &number) && number <= UINT8_MAX)
+        hak_options.perturb = number;
+}
+
+static void options_perturb(void)
+{
+    if (hak_options.perturb != 0 && !hak_heap_set_perturb((uint8_t)hak_options.perturb))
+        options_warn(PREFIX "PERTURB: ", "", 0,
+                     HAK_HARDENED ? "the hardened library fills nothing" : "no memory", "");
+}
+
 static void options_apply(void)
 {
     hak_options_apply_limits();
+    options_perturb();
     options_trace();
     options_policy();
     options_prewarm();
@@ -361,9 +380,12 @@ void hak_options_read(char **environment)
 {
     if (environment == NULL || getauxval(AT_SECURE) != 0)
         return;
-    for (char **e = environment; *e != NULL; e++)
+    for (char **e = environment; *e != NULL; e++) {
         if (strncmp(*e, PREFIX "CONF=", PREFIX_LENGTH + 5) == 0)
             options_parse_list(*e + PREFIX_LENGTH + 5);
+        else if (!HAK_HARDENED && strncmp(*e, LIBC_PERTURB, LIBC_PERTURB_LENGTH) == 0)
+            options_libc_perturb(*e + LIBC_PERTURB_LENGTH);
+    }
     for (char **e = environment; *e != NULL; e++) {
         if (strncmp(*e, PREFIX, PREFIX_LENGTH) != 0)
             continue;

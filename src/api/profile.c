@@ -13,6 +13,8 @@ static const char refused[] =
     "hakmem: HAKMEM_PROF: the hardened library has no heap profile; nothing is sampled\n";
 static const char no_memory[] =
     "hakmem: HAKMEM_PROF: no memory for the tables of the heap profile; nothing is sampled\n";
+static const char perturbed[] =
+    "hakmem: HAKMEM_PROF: not together with HAKMEM_PERTURB; nothing is sampled\n";
 static const char not_written[] = "hakmem: HAKMEM_PROF: the profile could not be written to ";
 
 void hak_profile_begin(void)
@@ -24,6 +26,8 @@ void hak_profile_begin(void)
     int error = hak_profile_start(hak_options.prof_sample_bytes);
     if (error == ENOTSUP)
         hak_os_write_stderr(refused, sizeof refused - 1);
+    else if (error == EBUSY)
+        hak_os_write_stderr(perturbed, sizeof perturbed - 1);
     else if (error != 0)
         hak_os_write_stderr(no_memory, sizeof no_memory - 1);
 }

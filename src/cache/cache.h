@@ -311,7 +311,7 @@ void hak_cache_tick_any(void);
 
 /* --- watched classes: every request for one of them comes to the slow path --- */
 
-enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHER_METER, HAK_WATCHERS };
+enum hak_watcher { HAK_WATCHER_SITES, HAK_WATCHER_METER, HAK_WATCHER_PERTURB, HAK_WATCHERS };
 
 /* From now on this watcher sees the requests for these classes and no others. Any thread that
  * holds no lock. */

@@ -96,6 +96,14 @@ void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site);
 /* Why p is no block that can be freed, for a message; a constant string. */
 const char *hak_heap_why_not(const void *p);
 
+/* glibc's M_PERTURB: from now on blocks are filled with the complement of `value` when they are
+ * given out (calloc's are zero all the same) and small ones with `value` when they are freed; 0
+ * ends that. Every call goes by the slow paths meanwhile; a thread that only frees does so from its
+ * next slow path on. Any thread that holds no lock. False: not while the heap profile counts, and
+ * not in the hardened library. */
+bool hak_heap_set_perturb(uint8_t value);
+extern HAK_HIDDEN _Atomic(uint8_t) hak_heap_perturb;
+
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
 

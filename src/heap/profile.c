@@ -9,6 +9,8 @@ int hak_profile_start(uint64_t period_bytes)
 {
     if (HAK_HARDENED)
         return ENOTSUP; /* its notes of large blocks, its canaries and quarantine know no samples */
+    if (hak_load_relaxed(&hak_heap_perturb) != 0)
+        return EBUSY; /* what does not go by the bins is not counted */
     hak_heap_notice_fork();
     hak_heap_self_slow();
     if (!hak_heap_started())

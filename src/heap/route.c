@@ -52,6 +52,60 @@ struct request {
     uintptr_t site;
 };
 
+/* --- M_PERTURB --- */
+
+_Atomic(uint8_t) hak_heap_perturb;
+
+bool hak_heap_set_perturb(uint8_t value)
+{
+    if (value != 0) {
+        if (HAK_HARDENED || hak_prof_is_on())
+            return false;
+        hak_heap_notice_fork();
+        hak_heap_self_slow();
+        if (!hak_heap_started())
+            return false;
+    }
+    hak_store_relaxed(&hak_heap_perturb, value);
+    uint64_t every = value != 0 ? UINT64_MAX : 0;
+    if (hak_heap_started())
+        hak_cache_watch(HAK_WATCHER_PERTURB, (struct hak_class_set){{every, every}});
+    return true;
+}
+
+/* The heap of a thread whose frees go by the slow path as well. */
+static struct hak_heap *perturb_self(void)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (heap != NULL)
+        heap->front.slots = 0; /* until hak_cache_refresh */
+    return heap;
+}
+
+static HAK_NOINLINE void *perturb_given(void *p, size_t bytes)
+{
+    uint8_t value = hak_load_relaxed(&hak_heap_perturb);
+    perturb_self();
+    return p != NULL && value != 0 ? memset(p, value ^ UINT8_MAX, bytes) : p;
+}
+
+/* A block of a class. */
+static HAK_NOINLINE void perturb_free(void *p, uint32_t entry)
+{
+    uint32_t kind = entry & HAK_KIND_MASK;
+    hak_block_checked_index(kind / 2, p); /* an interior pointer does not return */
+    memset(p, hak_load_relaxed(&hak_heap_perturb), hak_class(kind / 2)->size_bytes);
+    struct hak_heap *heap = perturb_self();
+    if (heap == NULL)
+        hak_cache_free_direct(kind / 2, p);
+    else if ((entry ^ heap->front.tag) != kind)
+        route_free_remote(heap, entry, p);
+    else if (!hak_cache_push(&heap->front, kind, p))
+        route_overflow(heap, kind / 2, p);
+}
+
+/* --- */
+
 /* A refill that is counted; now and then a block whose end will be seen, instead of it. */
 static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const struct request *r,
                                       bool *zero)
@@ -86,8 +140,15 @@ static void *route_small(struct hak_heap *heap, unsigned cls, const struct reque
 {
     if (HAK_UNLIKELY(hak_prof_is_on())) /* groups are left alone meanwhile */
         return hak_profile_small(heap, cls, r->bytes, r->align, zero);
-    return hak_cache_is_watched(HAK_WATCHER_SITES, cls) ? route_by_site(heap, cls, r, zero)
-                                                        : route_refill(heap, cls, r, zero);
+    if (HAK_UNLIKELY(hak_cache_is_watched(HAK_WATCHER_SITES, cls)))
+        return route_by_site(heap, cls, r, zero);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0)) { /* malloc did not look */
+        void *p = hak_cache_pop(&heap->front, cls * 2u);
+        *zero = false;
+        if (p != NULL)
+            return p;
+    }
+    return route_refill(heap, cls, r, zero);
 }
 
 static void *route_class(unsigned cls, const struct request *r, bool *zero)
@@ -166,8 +227,11 @@ static HAK_NOINLINE void *route_malloc_profiled(size_t size_bytes, uintptr_t sit
 
 void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site)
 {
-    return HAK_UNLIKELY(hak_prof_is_on()) ? route_malloc_profiled(size_bytes, site)
-                                          : route_malloc(size_bytes, site);
+    if (HAK_UNLIKELY(hak_prof_is_on()))
+        return route_malloc_profiled(size_bytes, site);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0))
+        return perturb_given(route_malloc(size_bytes, site), size_bytes);
+    return route_malloc(size_bytes, site);
 }
 
 HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
@@ -215,12 +279,16 @@ static unsigned route_aligned_class(size_t align, size_t bytes)
 
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
+    void *p;
     bool zero = false;
     const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
     struct hak_heap *heap = hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
-        return route_large_of(&r, &zero);
-    return route_small_of(heap, route_aligned_class(align_bytes, size_bytes), &r, &zero);
+        p = route_large_of(&r, &zero);
+    else
+        p = route_small_of(heap, route_aligned_class(align_bytes, size_bytes), &r, &zero);
+    return HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0) ? perturb_given(p, size_bytes)
+                                                                   : p;
 }
 
 HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
@@ -268,6 +336,10 @@ bool hak_heap_free_slow(void *p)
     hak_heap_notice_fork();
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return route_free_large(p, entry);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0)) {
+        perturb_free(p, entry);
+        return true;
+    }
     struct hak_front *front = hak_self;
     if (HAK_UNLIKELY(hak_slot_of(p) >= front->slots)) /* always so without a heap */
         route_free_unready(p, entry);

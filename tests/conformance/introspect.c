@@ -255,12 +255,11 @@ static void mallopt_answers_as_glibc_does(void **state)
     my_free(p);
 }
 
-/* M_PERTURB would cost every call on the fast paths: hakmem refuses it (0) rather than ignore it.
- */
+/* The hardened library, which clears what is freed, refuses M_PERTURB. */
 static void mallopt_perturb_is_done_or_refused(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {2000, KIB(20), KIB(200), MIB(1)};
+    static const size_t sizes[] = {1, 24, 100, 2000, KIB(20), KIB(200), MIB(1)};
     bool done = my_mallopt(M_PERTURB, 0x5a) == 1;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         unsigned char *p = my_malloc(sizes[i]);
