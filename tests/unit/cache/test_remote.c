@@ -56,6 +56,25 @@ static void a_remote_free_comes_back_to_its_live_owner(void **state)
     assert_nothing_held();
 }
 
+/* The cache line of a small block is written, with what it holds: a block that is freed twice may
+ * be somebody's again. */
+static void a_remote_free_changes_nothing_in_the_block(void **state)
+{
+    (void)state;
+    start_two();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls += 7) {
+        size_t size = hak_class(cls)->size_bytes;
+        unsigned count = (unsigned)hak_min(20, hak_class(cls)->blocks);
+        allocate_many(owner, cls, count);
+        release_many(other, cls, count);
+        for (unsigned i = 0; i < count; i++)
+            CHECK(is_marked(blocks[i], size, i), "class %u", cls);
+        hak_cache_flush(other);
+        hak_cache_flush(owner);
+    }
+    assert_nothing_held();
+}
+
 static void a_remote_free_comes_back_to_the_slab_of_an_ended_owner(void **state)
 {
     (void)state;
@@ -459,6 +478,7 @@ static void the_tick_collects_for_everybody(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_remote_free_comes_back_to_its_live_owner),
+    cmocka_unit_test(a_remote_free_changes_nothing_in_the_block),
     cmocka_unit_test(a_remote_free_comes_back_to_the_slab_of_an_ended_owner),
     cmocka_unit_test(what_an_ending_thread_has_freed_is_sent),
     cmocka_unit_test(no_more_than_64_kib_wait_to_be_sent),
