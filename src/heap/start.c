@@ -27,6 +27,14 @@ _Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
 
 static _Atomic(hak_heap_call *) start_to_call;
 
+/* A signal handler has interrupted a slow path that waits for a lock, and forked. What is to be
+ * called from slow paths has to wait, as this one may hold other locks. */
+static void start_lock_waits(void)
+{
+    if (hak_load_relaxed(hak_load_relaxed(&hak_heap_unforked)) == 0)
+        hak_heap_fork_child();
+}
+
 static bool start_watch_for_forks_locked(void)
 {
     void *page;
@@ -37,6 +45,7 @@ static bool start_watch_for_forks_locked(void)
     _Atomic(uint32_t) *unforked = page;
     hak_store_relaxed(unforked, HAK_UNFORKED);
     hak_store_relaxed(&hak_heap_unforked, unforked);
+    hak_lock_set_waits(start_lock_waits);
     return true;
 }
 

@@ -6,16 +6,30 @@
 #include "os/syscall_internal.h"
 
 #include <linux/futex.h>
+#include <time.h>
 
 enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = HAK_SCHED ? 1 : 60 };
 
-/* Sleeps until somebody wakes it, if the lock is awaited. */
+static _Atomic(hak_lock_waits *) lock_waits;
+
+void hak_lock_set_waits(hak_lock_waits *call)
+{
+    hak_store_relaxed(&lock_waits, call);
+}
+
+/* Sleeps until somebody wakes it, if the lock is awaited, but not for long: a signal handler may
+ * fork meanwhile, and then there is nobody in the child who would. */
 static void lock_sleep(struct hak_lock *lock)
 {
 #if HAK_SCHED
     hak_sched_sleep(&lock->state, LOCK_AWAITED);
 #else
-    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, 0, 0, 0);
+    static const struct timespec while_awaited = {.tv_nsec = 20 * 1000 * 1000};
+    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED,
+                 (long)&while_awaited, 0, 0);
+    hak_lock_waits *call = hak_load_relaxed(&lock_waits);
+    if (call != NULL)
+        call();
 #endif
 }
 

@@ -71,6 +71,11 @@ uintptr_t hak_os_this_thread(void);
  * be half changed. A lock of the calling thread's own stays as it is: a signal handler forked, and
  * the work that it interrupted goes on. For the child of a fork, which has one thread. */
 bool hak_lock_recover(struct hak_lock *lock);
+/* A thread that waits for a lock calls this now and then, with whatever other locks it holds: in
+ * the child of a fork by a signal handler the holder may be a thread that stayed behind, and only
+ * hak_lock_recover makes the lock free then. Takes no lock that its caller may hold. */
+typedef void hak_lock_waits(void);
+void hak_lock_set_waits(hak_lock_waits *call);
 void hak_lock_add_counts(const struct hak_lock *lock, struct hak_lock_counts *sum);
 
 /* --- limits: what cannot be read, and what is not limited, is UINT64_MAX --- */

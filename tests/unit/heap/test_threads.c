@@ -257,6 +257,58 @@ static void the_childs_child_works_too(void **state)
     assert_nothing_is_used();
 }
 
+static pid_t forked_child = -1;
+
+static void fork_in_handler(int number)
+{
+    (void)number;
+    forked_child = fork();
+    if (forked_child == 0)
+        alarm(20);
+}
+
+/* Has what somebody waits for, lets a signal handler interrupt the wait, and keeps it until the
+ * child of its fork has ended. */
+static void *hold_during_a_fork(void *argument)
+{
+    struct hak_lock *lock = &hak_orphans->lock;
+    int *status = argument;
+    while (!hak_lock_is_mine(lock))
+        hak_try_lock(lock);
+    while (hak_load_relaxed(&lock->state) != 2)
+        hak_cpu_pause();
+    MUST(kill(getpid(), SIGUSR1) == 0);
+    while (waitpid(-1, status, 0) < 0)
+        hak_cpu_pause();
+    hak_unlock(lock);
+    return NULL;
+}
+
+static void the_child_of_a_fork_in_the_midst_of_waiting_goes_on(void **state)
+{
+    (void)state;
+    static int status = -1;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    release(allocate(1));
+    signal(SIGUSR1, fork_in_handler);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* the other thread takes no signal */
+    pthread_t id;
+    MUST(pthread_create(&id, NULL, hold_during_a_fork, &status) == 0);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    while (hak_load_relaxed(&hak_orphans->lock.state) == 0)
+        hak_cpu_pause();
+    usage();
+    if (forked_child == 0) {
+        release(allocate(300));
+        _exit(0);
+    }
+    pthread_join(id, NULL);
+    CHECK(status == 0, "wait status %x", (unsigned)status);
+    assert_nothing_is_used();
+}
+
 static void a_fork_before_the_first_call_leaves_the_start_to_each_side(void **state)
 {
     (void)state;
@@ -281,6 +333,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_pass_blocks_of_all_sizes_on),
     cmocka_unit_test(a_fork_while_threads_run_leaves_two_working_heaps),
     cmocka_unit_test(the_childs_child_works_too),
+    cmocka_unit_test(the_child_of_a_fork_in_the_midst_of_waiting_goes_on),
     cmocka_unit_test(a_fork_before_the_first_call_leaves_the_start_to_each_side),
 };
 UNIT_MAIN(tests)

@@ -116,11 +116,32 @@ static void threads_that_wait_asleep_are_all_woken(void **state)
     assert_int_equal(hak_load_relaxed(&c.lock.state), 0);
 }
 
+static struct hak_lock *left_behind;
+
+static void recover_it(void)
+{
+    hak_lock_recover(left_behind);
+}
+
+/* As in the child of a fork: the thread that holds it is no more. */
+static void who_waits_for_nobody_is_asked_to_recover(void **state)
+{
+    (void)state;
+    struct hak_lock lock = {.state = 1, .holder = 4096};
+    left_behind = &lock;
+    hak_lock_set_waits(recover_it);
+    hak_lock(&lock);
+    assert_true(hak_lock_is_mine(&lock));
+    hak_unlock(&lock);
+    hak_lock_set_waits(NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_thread_at_a_time_holds_a_lock),
     cmocka_unit_test(a_held_lock_is_the_holders_and_nobody_elses),
     cmocka_unit_test(recover_frees_a_lock_that_another_thread_held),
     cmocka_unit_test(recover_leaves_the_lock_of_its_own_thread_alone),
     cmocka_unit_test(threads_that_wait_asleep_are_all_woken),
+    cmocka_unit_test(who_waits_for_nobody_is_asked_to_recover),
 };
 UNIT_MAIN(tests)
