@@ -3,6 +3,7 @@
 
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -132,9 +133,12 @@ def test_children_are_counted_and_a_failure_has_its_reason(built: Places) -> Non
     assert "SIGSEGV" in measure.count_calls(crash, GLIBC)["problem"]
 
 
-def test_each_round_begins_with_another_allocator() -> None:
-    """Over all rounds each allocator is first about as often as any other."""
-    names = [Allocator(name, "", "") for name in "ABCD"]
-    rounds = [[a.name for a in runner.order_of(names, number, 2)] for number in range(2)]
-    assert rounds == [["A", "B", "C", "D"], ["C", "D", "A", "B"]]
-    assert [runner.order_of(names, n, 8)[0].name for n in range(8)] == list("AABBCCDD")
+def test_each_round_has_another_order() -> None:
+    """Over all rounds each allocator is first as often as any other, and behind each other once."""
+    names = [Allocator(name, "", "") for name in "ABCDEFGHIJ"]
+    rounds = [[a.name for a in runner.order_of(names, number, 10)] for number in range(10)]
+    assert all(sorted(order) == list("ABCDEFGHIJ") for order in rounds)
+    for place in range(10):
+        assert len({order[place] for order in rounds}) == 10
+    assert len({pair for order in rounds for pair in pairwise(order)}) == 90
+    assert [runner.order_of(names[:4], n, 8)[0].name for n in range(8)] == list("AABBCCDD")

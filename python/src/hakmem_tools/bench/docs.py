@@ -109,7 +109,10 @@ def bars_picture(rows: list[Row], value: str, title: str, path: Path) -> Path:
 def head(result: Result, source: str) -> list[str]:
     """Where the figures come from."""
     machine = result["machine"]
-    rounds = f"{result['rounds']} rounds, interleaved, each beginning elsewhere (A B C, B C A)"
+    rounds = (
+        f"{result['rounds']} rounds, interleaved, each in another order, so that nobody is always "
+        "the first or always behind the same one"
+    )
     if result.get("warm_mib"):
         rounds += (
             f", before each run {result['warm_mib']} MiB touched and freed, so that nobody pays for "

@@ -218,13 +218,20 @@ def waits_idle(plan: Plan, benchmark: Benchmark, number: int) -> bool:
 
 
 def order_of(allocators: Sequence[Allocator], number: int, rounds: int) -> list[Allocator]:
-    """The order of a round: each begins elsewhere, so that nobody is always the first."""
-    first = number * len(allocators) // rounds
-    return [*allocators[first:], *allocators[:first]]
+    """The order of a round: nobody is always the first, or always behind the same one.
+
+    What a program leaves behind (huge pages free or in pieces, a fast or a slow processor) is for
+    whoever comes next. A row of E. J. Williams' squares (1949): over as many rounds as there are
+    allocators, an even number of them, each comes at each place and behind each other one once.
+    """
+    count = len(allocators)
+    first = number * count // rounds
+    zigzag = ((i + 1) // 2 if i % 2 else -(i // 2) for i in range(count))
+    return [allocators[(first + step) % count] for step in zigzag]
 
 
 def measure_rounds(job: Job, listener: Listener) -> dict[str, Any]:
-    """All rounds of a benchmark: A B C, B C A. One that hit the time limit does not get another try."""
+    """All rounds of a benchmark. One that hit the time limit does not get another try."""
     plan = job.plan
     results: dict[str, Any] = {a.name: {"problem": "", "runs": []} for a in plan.allocators}
     rounds = rounds_of(plan, job.benchmark)
