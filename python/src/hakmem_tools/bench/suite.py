@@ -160,6 +160,20 @@ OURS: tuple[Benchmark, ...] = (
         "one thread allocates, another frees; handed over one by one",
     ),
     ours(
+        "producers-64",
+        "threads",
+        "producers 1000 64 64",
+        "100 64 64",
+        "four threads allocate blocks of 64 bytes, a fifth frees them",
+    ),
+    ours(
+        "producers-mixed",
+        "threads",
+        "producers 600 16 1000",
+        "60 16 1000",
+        "four threads allocate blocks of 16-1,000 bytes, a fifth frees them",
+    ),
+    ours(
         "falloff",
         "threads",
         "falloff 1500000 1500 2",
