@@ -55,11 +55,12 @@ int hakmem_stats_json(char *buffer, size_t size);
 /* The heap profile: blocks sampled by their bytes, one for each `period_bytes` on average, with
  * their call stacks. hakmem_prof_start begins to sample, all threads at once; 0 is the default
  * period of 512 KiB, or the one of the first time, which holds for the life of the process. Returns
- * 0, EINVAL (another period than the first time, or above 1 TiB), ENOMEM, EBUSY (M_PERTURB is on) or
- * ENOTSUP (the hardened library has no profile). hakmem_prof_stop ends sampling; what was sampled stays. hakmem_prof_dump
- * writes the profile to a file, in which %p is replaced by the number of the process and %n by that
- * of the dump; NULL is HAKMEM_PROF_FILE. Returns 0, ENODATA (never started) or the errno of the
- * file. docs/profiling.md describes the format; `hakmem prof` reads it. */
+ * 0, EINVAL (another period than the first time, or above 1 TiB), ENOMEM, EBUSY (M_PERTURB is on)
+ * or ENOTSUP (the hardened library has no profile). hakmem_prof_stop ends sampling; what was
+ * sampled stays. hakmem_prof_dump writes the profile to a file, in which %p is replaced by the
+ * number of the process and %n by that of the dump; NULL is HAKMEM_PROF_FILE. Returns 0, ENODATA
+ * (never started) or the errno of the file. docs/profiling.md describes the format; `hakmem prof`
+ * reads it. */
 int hakmem_prof_start(uint64_t period_bytes);
 void hakmem_prof_stop(void);
 int hakmem_prof_dump(const char *path);

@@ -52,7 +52,8 @@ struct request {
     uintptr_t site;
 };
 
-/* --- M_PERTURB --- */
+/* --- M_PERTURB: all classes are closed to malloc's fast path, and a front that knows no slots
+ * sends every free here, so that neither fast path looks at anything new --- */
 
 _Atomic(uint8_t) hak_heap_perturb;
 
@@ -288,7 +289,7 @@ void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t sit
     else
         p = route_small_of(heap, route_aligned_class(align_bytes, size_bytes), &r, &zero);
     return HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0) ? perturb_given(p, size_bytes)
-                                                                   : p;
+                                                                  : p;
 }
 
 HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)
