@@ -7,7 +7,6 @@
 #include "hard/hard.h"
 
 #include <string.h>
-#include <strings.h>
 #include <sys/auxv.h>
 
 struct hak_options hak_options = {
@@ -93,9 +92,19 @@ static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 #define LIBC_PERTURB_LENGTH (sizeof LIBC_PERTURB - 1)
 #define PREFIX_LENGTH (sizeof PREFIX - 1)
 
+static char options_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+/* Not strncasecmp, and not strcspn below: they and their tables bring 200 kB of libc's file into
+ * each process that a command of ours has started, and that so finds a name to compare. */
 static bool options_same_name(const char *s, size_t length, const char *name)
 {
-    return strlen(name) == length && strncasecmp(s, name, length) == 0;
+    for (size_t i = 0; i < length; i++)
+        if (name[i] == '\0' || options_lower(s[i]) != options_lower(name[i]))
+            return false;
+    return name[length] == '\0';
 }
 
 /* The Levenshtein distance, for names of up to 40 characters (R. A. Wagner and M. J. Fischer,
@@ -390,7 +399,9 @@ void hak_options_read(char **environment)
         if (strncmp(*e, PREFIX, PREFIX_LENGTH) != 0)
             continue;
         const char *name = *e + PREFIX_LENGTH;
-        size_t length = strcspn(name, "=");
+        size_t length = 0;
+        while (name[length] != '=' && name[length] != '\0')
+            length++;
         if (name[length] == '=' && !options_is_of_others(name, length))
             options_set(name, length, name + length + 1, strlen(name + length + 1));
     }
