@@ -92,9 +92,9 @@ static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 #define LIBC_PERTURB_LENGTH (sizeof LIBC_PERTURB - 1)
 #define PREFIX_LENGTH (sizeof PREFIX - 1)
 
-static char options_lower(char c)
+static int options_lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
 /* Not strncasecmp, and not strcspn below: they and their tables bring 200 kB of libc's file into
