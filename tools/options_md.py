@@ -64,8 +64,8 @@ away; it holds for what is asked for next.
 CLASSES_HEAD = """
 ## Single size classes
 
-`class.SIZE.NAME` is about the class in which blocks of SIZE bytes are (1 to 65536, else EINVAL). A thread places small sizes in coarser
-classes (powers of two) until it uses more memory.
+`class.SIZE.NAME` is about the class in which blocks of SIZE bytes are (1 to 65536, else EINVAL). A thread places sizes up to 1 KiB in coarser
+classes (powers of two) until it uses more memory, and in finer ones where it asks for little else.
 
 | NAME | |
 |---|---|

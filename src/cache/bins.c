@@ -5,12 +5,7 @@
  *
  * A bin grows when overflows are followed by underflows: the blocks that it could not hold were
  * wanted again. The more bytes it may hold already, the more such turns it takes. A thread that
- * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB.
- *
- * A thread begins with coarse classes, the powers of two: each class in use costs a page at least
- * and some slack, and most threads use little. When it has taken fresh memory for a coarse class a
- * few times, its sizes get the classes made for them. (A level between, four classes a doubling,
- * was measured and left out: 3% more memory at 100 MB, nothing gained at 2 MB.) */
+ * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB. */
 #include "cache/cache_internal.h"
 #include "os/probes.h"
 #include "os/trace.h"
@@ -105,17 +100,6 @@ void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
     hak_unlock(&heap->lock);
 }
 
-#define COARSE_CARVINGS 8u
-
-/* The sizes that are placed in a coarse class get the classes made for them. */
-static void bins_refine(struct hak_heap *heap, unsigned cls)
-{
-    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        if (hak_load_relaxed(&heap->front.tiny_true[i]) == cls * 2)
-            hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.tiny_kind[i]);
-    hak_heap_show_kinds_locked(heap);
-}
-
 /* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.
  */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
@@ -141,8 +125,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
         got += n;
         hak_heap_settle_locked(heap, s);
         if (hak_load_relaxed(&s->carved) != carved) { /* fresh memory: a page at a time */
-            if (ch->carvings < COARSE_CARVINGS && ++ch->carvings == COARSE_CARVINGS)
-                bins_refine(heap, cls);
+            hak_heap_carved_locked(heap, cls);
             break;
         }
     }

@@ -63,7 +63,7 @@ struct hak_front {
     size_t slots;
     _Atomic(uint32_t) *map;
     uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
-    /* This thread's own: see bins.c. Written under the heap's lock, by others too; what malloc
+    /* This thread's own: see place.c. Written under the heap's lock, by others too; what malloc
      * looks at may be closed, the true one is not. */
     _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
     _Atomic(uint8_t) tiny_true[HAK_TINY_KINDS];
@@ -75,10 +75,11 @@ struct hak_class_heap {
     void **stack; /* NULL until the class is used */
     uint16_t capacity;
     uint16_t batch;
-    bool overflowed;  /* since the last underflow */
-    uint8_t carvings; /* times it took fresh memory, up to the number at which coarse classes are
-                         left */
-    uint8_t volume;   /* refills without an overflow, modulo 256 */
+    bool overflowed;      /* since the last underflow */
+    uint8_t carvings;     /* times it took fresh memory, up to the number at which coarse classes
+                             are left */
+    uint8_t narrow_wants; /* see place.c */
+    uint8_t volume;       /* refills without an overflow, modulo 256 */
     uint8_t
         slabs_taken; /* from the pool, up to the number from which on more of them are expected */
     uint16_t seen_blocks; /* in the bin, at the last look for bins that rest */
@@ -270,6 +271,9 @@ static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
 /* A block of a class whose bin is empty; fills the bin as well. *zero says that the block reads as
  * zero. NULL: out of memory. */
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
+/* A request of so many bytes has found the class's bin empty: evidence for the thread's choice of
+ * classes. Owner. */
+void hak_cache_note_size(struct hak_heap *heap, unsigned cls, size_t size_bytes);
 /* Brings the front's copies of the window's figures up to date. */
 void hak_cache_refresh(struct hak_heap *heap);
 /* Frees p, a block of a class of this heap, when its bin is full. */

@@ -131,6 +131,8 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
 /* The bin of a class, which is empty, may become larger: as if much was allocated in a row. */
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls);
 
+/* The class has taken fresh memory. */
+void hak_heap_carved_locked(struct hak_heap *heap, unsigned cls);
 /* Brings what malloc looks at in line with the true kinds and the watched classes. */
 void hak_heap_show_kinds_locked(struct hak_heap *heap);
 

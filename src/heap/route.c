@@ -121,6 +121,7 @@ static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const
 /* A block of a class whose bin has none. */
 static void *route_refill(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
 {
+    hak_cache_note_size(heap, cls, hak_round_up(r->bytes, r->align));
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && hak_sites_is_turn_owner(heap))
         return route_watch(heap, cls, r, zero);
     return hak_heap_refill(heap, cls, zero);

@@ -45,7 +45,7 @@ static void classes_place(unsigned cls, size_t *tiny, size_t *small)
 {
     size_t size = hak_class(cls)->size_bytes;
     for (; *tiny * 16 <= size && *tiny * 16 <= HAK_TINY_MAX; (*tiny)++)
-        hak_tables.tiny_kind[*tiny] = (uint8_t)(2 * cls);
+        hak_tables.narrow_kind[*tiny] = (uint8_t)(2 * cls);
     if (hak_class(cls)->fine || cls == HAK_CLASS_ALIGNED)
         return;
     for (; *small * 128 <= size; (*small)++) {
@@ -63,8 +63,12 @@ void hak_classes_start(void)
         classes_describe(cls, classes_bytes(cls), fine);
         classes_place(cls, &tiny, &small);
     }
-    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        hak_tables.coarse_kind[i] = hak_tables.tiny_kind[hak_max((size_t)1 << hak_log2_ceil(i), 2)];
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
+        size_t power = hak_max((size_t)1 << hak_log2_ceil(i), 2);
+        size_t step = hak_max(power / 8, 1);
+        hak_tables.coarse_kind[i] = hak_tables.narrow_kind[power];
+        hak_tables.tiny_kind[i] = hak_tables.narrow_kind[hak_round_up(i, step)];
+    }
 }
 
 void hak_classes_refine(unsigned cls)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * slab: the size classes. Steps of 16 bytes to 128, eight classes a doubling to 8 KiB, then parts
- * of four slots, from a 28th to a quarter. The tables are filled once at the start; before that,
+ * slab: the size classes. Steps of 16 bytes to 128, eight classes a doubling to 8 KiB (of which up
+ * to 1 KiB threads use what pays: cache/place.c), then parts of four slots, from a 28th to a
+ * quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
  * Blocks of just 64 KiB side by side would have the first bytes of all of them, and of all their
@@ -55,9 +56,10 @@ struct hak_class { /* 32 bytes: indexed with a shift */
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
 struct hak_class_tables {
-    /* Kinds of sizes up to HAK_TINY_MAX at two levels; a thread begins with the coarse ones. */
-    uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32 */
-    uint8_t tiny_kind[HAK_TINY_KINDS];   /* all there are */
+    /* Kinds of sizes up to HAK_TINY_MAX at three levels: see cache/place.c. */
+    uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32: a thread begins with these */
+    uint8_t tiny_kind[HAK_TINY_KINDS];   /* steps of 16 bytes to 128, then four a doubling */
+    uint8_t narrow_kind[HAK_TINY_KINDS]; /* all there are */
     /* Atomic: a thread without a heap may look before the start, and it may be refined. */
     _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1]; /* for fast paths: may be closed */
     _Atomic(uint8_t) small_true[HAK_SMALL_MAX / 128 + 1];

@@ -232,10 +232,13 @@ static void rule_add_classes(const struct hak_site_rule *rule, struct hak_class_
          bytes = hak_round_up(bytes, HAK_ALIGNMENT) + 1) {
         unsigned cls = hak_class_of(bytes);
         classes_add(set, cls * 2);
-        if (bytes <= HAK_TINY_MAX)
+        if (bytes <= HAK_TINY_MAX) {
             classes_add(set, hak_tables.coarse_kind[(bytes + 15) / 16]);
-        else if (cls != 0 && hak_class(cls - 1)->fine && hak_class(cls - 1)->size_bytes >= bytes)
+            classes_add(set, hak_tables.narrow_kind[(bytes + 15) / 16]);
+        } else if (cls != 0 && hak_class(cls - 1)->fine &&
+                   hak_class(cls - 1)->size_bytes >= bytes) {
             classes_add(set, (cls - 1) * 2);
+        }
     }
 }
 

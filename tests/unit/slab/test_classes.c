@@ -6,7 +6,14 @@
 #include "slab/slab.h"
 #include <inttypes.h>
 
-static void every_size_gets_the_smallest_class_that_is_not_fine(void **state)
+/* Up to 1 KiB, two eighths of a doubling are one class unless a thread wants them apart. */
+static bool is_narrow(unsigned cls)
+{
+    size_t size = hak_class(cls)->size_bytes;
+    return size > 128 && size <= HAK_TINY_MAX && (size >> (hak_log2_floor(size) - 3)) % 2 == 1;
+}
+
+static void every_size_gets_the_smallest_class_that_is_neither_fine_nor_narrow(void **state)
 {
     (void)state;
     hak_classes_start();
@@ -17,10 +24,11 @@ static void every_size_gets_the_smallest_class_that_is_not_fine(void **state)
             return;
         }
         CHECK(hak_class(cls)->size_bytes >= size, "size %zu, class %u", size, cls);
-        unsigned below = cls == 0 || !hak_class(cls - 1)->fine ? cls : cls - 1;
+        unsigned below =
+            cls == 0 || (!hak_class(cls - 1)->fine && !is_narrow(cls - 1)) ? cls : cls - 1;
         CHECK(below == 0 || hak_class(below - 1)->size_bytes < size, "size %zu, class %u", size,
               cls);
-        CHECK(!hak_class(cls)->fine, "size %zu, class %u", size, cls);
+        CHECK(!hak_class(cls)->fine && !is_narrow(cls), "size %zu, class %u", size, cls);
     }
 }
 
@@ -33,7 +41,8 @@ static void refined_sizes_get_the_smallest_class_of_all(void **state)
         hak_classes_refine(cls); /* nothing is left to do */
     }
     for (size_t size = 0; size <= HAK_SMALL_MAX; size++) {
-        unsigned cls = hak_class_of(size);
+        unsigned cls = size <= HAK_TINY_MAX ? hak_tables.narrow_kind[(size + 15) / 16] / 2u
+                                            : hak_class_of(size);
         CHECK(hak_class(cls)->size_bytes >= size, "size %zu, class %u", size, cls);
         CHECK(cls == 0 || hak_class(cls - 1)->size_bytes < size, "size %zu, class %u", size, cls);
     }
@@ -72,14 +81,15 @@ static void classes_ascend_in_multiples_of_the_alignment(void **state)
     }
 }
 
-static void a_block_wastes_an_eighth_at_most_or_a_third_above_8_kib(void **state)
+static void a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_above_8(void **state)
 {
     (void)state;
     hak_classes_start();
     for (size_t size = 129; size <= HAK_SLOT_BYTES; size++) {
         /* the cache lines at the end of the largest are there for the next one's place */
         size_t block = hak_min(hak_class(hak_class_of(size))->size_bytes, HAK_SLOT_BYTES);
-        size_t share = size <= 8192 ? 8 : 3; /* and the parts are rounded to 128 bytes */
+        size_t share = size <= HAK_TINY_MAX ? 5 : size <= 8192 ? 8 : 3;
+        /* and the parts are rounded to 128 bytes */
         CHECK((block - size) * share <= block + 128, "size %zu in a block of %zu", size, block);
     }
 }
@@ -150,12 +160,12 @@ static void the_index_behind_the_last_block_is_within_the_bitmaps(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_size_gets_the_smallest_class_that_is_not_fine),
+    cmocka_unit_test(every_size_gets_the_smallest_class_that_is_neither_fine_nor_narrow),
     cmocka_unit_test(refined_sizes_get_the_smallest_class_of_all),
     cmocka_unit_test(one_class_may_be_refined_alone),
     cmocka_unit_test(before_the_start_every_size_has_class_0),
     cmocka_unit_test(classes_ascend_in_multiples_of_the_alignment),
-    cmocka_unit_test(a_block_wastes_an_eighth_at_most_or_a_third_above_8_kib),
+    cmocka_unit_test(a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_above_8),
     cmocka_unit_test(a_slab_wastes_a_sixteenth_at_most),
     cmocka_unit_test(the_block_index_is_the_quotient_or_more_than_any_slab_has),
     cmocka_unit_test(coarse_classes_hold_every_tiny_size_in_twice_its_bytes_at_most),

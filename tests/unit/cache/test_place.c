@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: in which class a thread places a size. */
+#include "cache_support.h"
+
+#define MANY 20000u
+
+static char *blocks[MANY];
+
+/* As malloc does it. */
+static char *allocate_bytes(struct hak_heap *heap, size_t size)
+{
+    unsigned cls = hak_front_class(&heap->front, size);
+    char *p = hak_cache_pop(&heap->front, cls * 2u);
+    if (p == NULL) {
+        bool zero;
+        hak_cache_note_size(heap, cls, size);
+        p = hak_cache_refill(heap, cls, &zero);
+    }
+    MUST(p != NULL);
+    return p;
+}
+
+static size_t placed_in(struct hak_heap *heap, size_t size)
+{
+    return hak_class(hak_front_class(&heap->front, size))->size_bytes;
+}
+
+static void a_thread_begins_with_powers_of_two(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (size_t size = 1; size <= HAK_TINY_MAX; size++) {
+        size_t block = placed_in(heap, size);
+        CHECK(block >= size && hak_is_pow2(block), "size %zu in %zu", size, block);
+    }
+    for (unsigned i = 0; i < 8; i++) /* a page or two of each */
+        for (size_t size = 32; size <= HAK_TINY_MAX; size *= 2)
+            allocate_bytes(heap, size);
+    assert_int_equal(placed_in(heap, 600), 1024);
+    assert_int_equal(placed_in(heap, 40), 64);
+}
+
+static void a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned i = 0; i < 1000; i++)
+        blocks[i] = allocate_bytes(heap, 1000);
+    assert_int_equal(placed_in(heap, 513), 640);
+    assert_int_equal(placed_in(heap, 700), 768);
+    assert_int_equal(placed_in(heap, 1000), 1024);
+    assert_int_equal(placed_in(heap, 300), 512); /* that one has not grown */
+    for (unsigned i = 0; i < 1000; i++)
+        release(heap, blocks[i]);
+    verify_heaps();
+}
+
+/* Sizes from `least` on, as many as `count`, in turns. */
+static void fill(struct hak_heap *heap, unsigned blocks_more, size_t least, size_t count)
+{
+    for (unsigned i = 0; i < blocks_more; i++)
+        blocks[i] = allocate_bytes(heap, least + i * UINT64_C(7919) % count);
+}
+
+static void sizes_of_one_eighth_get_a_class_of_their_own(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    fill(heap, MANY, 130, 14);
+    assert_int_equal(placed_in(heap, 136), 144);
+    assert_int_equal(placed_in(heap, 145), 160);
+    assert_int_equal(placed_in(heap, 170), 192); /* nobody has asked */
+    size_t placed = 0;
+    for (unsigned i = MANY - 1000; i < MANY; i++)
+        placed += hak_class(class_of_block(blocks[i]))->size_bytes == 144;
+    assert_int_equal(placed, 1000);
+    for (unsigned i = 0; i < MANY; i++)
+        release(heap, blocks[i]);
+    verify_heaps();
+}
+
+static void sizes_of_both_eighths_share_a_class(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    fill(heap, MANY, 513, 128);
+    assert_int_equal(placed_in(heap, 520), 640);
+    assert_int_equal(placed_in(heap, 640), 640);
+}
+
+static void the_upper_eighth_alone_stays_where_it_is(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    fill(heap, MANY, 577, 64);
+    assert_int_equal(placed_in(heap, 520), 640);
+    assert_int_equal(placed_in(heap, 577), 640);
+}
+
+/* What comes in while sizes still share a power of two says nothing of the quarters. */
+static void requests_of_a_coarse_class_are_no_evidence(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_front_class(&heap->front, 520);
+    for (unsigned i = 0; i < 1000; i++)
+        hak_cache_note_size(heap, cls, 520);
+    assert_int_equal(heap->classes[cls].narrow_wants, 0);
+    assert_int_equal(placed_in(heap, 520), 1024);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_thread_begins_with_powers_of_two),
+    cmocka_unit_test(a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling),
+    cmocka_unit_test(sizes_of_one_eighth_get_a_class_of_their_own),
+    cmocka_unit_test(sizes_of_both_eighths_share_a_class),
+    cmocka_unit_test(the_upper_eighth_alone_stays_where_it_is),
+    cmocka_unit_test(requests_of_a_coarse_class_are_no_evidence),
+};
+UNIT_MAIN(tests)
