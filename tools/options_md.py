@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:&?hak_options\.)?([\w\[\]]+), .*?\}, /\* (.*) \*/$', re.M)
+OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:AT\()?([\w\[\]]+)\)?, .*?\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
 VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "a text"}
 DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)

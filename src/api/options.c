@@ -20,54 +20,56 @@ struct hak_options hak_options = {
 
 enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS, OPTION_TEXT };
 
+/* No pointers: what the loader relocates is a page of its own in each process. */
 struct option {
-    const char *name; /* as in the environment, without the prefix */
-    enum option_kind kind;
-    void *value;
+    char name[28]; /* as in the environment, without the prefix */
+    uint16_t kind; /* enum option_kind */
+    uint16_t at;   /* in hak_options */
     uint64_t most;
 };
+#define AT(member) offsetof(struct hak_options, member)
 
 #define PREWARM_MOST 65536u
 
 /* docs/options.md is made of this table by tools/options_md.py: name, default, comment. */
 /* clang-format off */
 static const struct option options[] = {
-    {"STATS", OPTION_FLAG, &hak_options.stats, 1}, /* print a summary on stderr when the process ends */
-    {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, &hak_options.stage_stats, 1}, /* print how often each stage of the shared pool served a slot, when the process ends */
-    {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, &hak_options.superslab_max_cached, UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
-    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 2 MiB */
-    {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, &hak_options.superslab_ttl_sec, UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
-    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, &hak_options.huge_pages_from_mb, UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up; 4294967295 never does */
-    {"LIMIT_MB", OPTION_NUMBER, &hak_options.limit_mb, UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
-    {"SOFT_CAP", OPTION_CAPS, NULL, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
-    {"PREWARM_SUPERSLABS", OPTION_NUMBER, &hak_options.prewarm_superslabs, PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */
-    {"PREWARM_SUPERSLABS_C0", OPTION_NUMBER, &hak_options.prewarm_of_class[0], PREWARM_MOST}, /* added to PREWARM_SUPERSLABS: all classes share superslabs, so that the class does not matter */
-    {"PREWARM_SUPERSLABS_C1", OPTION_NUMBER, &hak_options.prewarm_of_class[1], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C2", OPTION_NUMBER, &hak_options.prewarm_of_class[2], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C3", OPTION_NUMBER, &hak_options.prewarm_of_class[3], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C4", OPTION_NUMBER, &hak_options.prewarm_of_class[4], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C5", OPTION_NUMBER, &hak_options.prewarm_of_class[5], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, &hak_options.prewarm_of_class[6], PREWARM_MOST}, /* the same */
-    {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, &hak_options.prewarm_of_class[7], PREWARM_MOST}, /* the same */
-    {"PREWARM_LAZY", OPTION_FLAG, &hak_options.prewarm_lazy, 1}, /* prewarm when memory is first asked of the system rather than at the start */
-    {"BACKGROUND_THREAD", OPTION_FLAG, &hak_options.background_thread, 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin */
-    {"CHECK_MISMATCH", OPTION_FLAG, &hak_options.check_mismatch, 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
-    {"PROF", OPTION_FLAG, &hak_options.prof, 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
-    {"PROF_SAMPLE_BYTES", OPTION_NUMBER, &hak_options.prof_sample_bytes, HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
-    {"PROF_FILE", OPTION_TEXT, hak_options.prof_file, sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
-    {"PROF_LEAKS", OPTION_FLAG, &hak_options.prof_leaks, 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
-    {"POLICY", OPTION_TEXT, hak_options.policy, HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
-    {"CGROUP", OPTION_FLAG, &hak_options.cgroup, 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
-    {"PERTURB", OPTION_NUMBER, &hak_options.perturb, UINT8_MAX}, /* as glibc's M_PERTURB, whose MALLOC_PERTURB_ is read as well: blocks are filled with the complement of this number when they are given out, those up to 64 KiB with the number when they are freed; every call is slow then; not together with PROF, and not in the hardened library; 0: off */
-    {"TRACE_FAILURES", OPTION_FLAG, &hak_options.trace_failures, 1}, /* print the first failed allocation of each reason on stderr */
-    {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, &hak_options.lock_stats, 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
-    {"SS_ACQUIRE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_ACQUIRE], 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
-    {"SS_FREE_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_FREE], 1}, /* debug build only: a line [SS_FREE] for each slot given back */
-    {"SS_LRU_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_LRU], 1}, /* debug build only: a line [SS_LRU] for each superslab kept, used again or unmapped */
-    {"SUPER_REG_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_REGISTRY], 1}, /* debug build only: a line [SUPER_REG] for each range of superslabs taken in the window or given back */
-    {"SS_MAP_TRACE", OPTION_FLAG, &hak_options.trace[HAK_TRACE_MAP], 1}, /* debug build only: a line [SS_MAP] for each mmap at a fixed place and each munmap */
-    {"TINY_SLL_DRAIN_DEBUG", OPTION_FLAG, &hak_options.trace[HAK_TRACE_DRAIN], 1}, /* debug build only: a line [SLL_DRAIN] for each batch of blocks that leaves a thread's bin */
-    {"POLICY_TRACE", OPTION_FLAG, &hak_options.trace[HAK_TRACE_POLICY], 1}, /* debug build only: a line [POLICY] with what the controller sees at each tick */
+    {"STATS", OPTION_FLAG, AT(stats), 1}, /* print a summary on stderr when the process ends */
+    {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, AT(stage_stats), 1}, /* print how often each stage of the shared pool served a slot, when the process ends */
+    {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, AT(superslab_max_cached), UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
+    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 2 MiB */
+    {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, AT(superslab_ttl_sec), UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
+    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up; 4294967295 never does */
+    {"LIMIT_MB", OPTION_NUMBER, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
+    {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
+    {"PREWARM_SUPERSLABS", OPTION_NUMBER, AT(prewarm_superslabs), PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */
+    {"PREWARM_SUPERSLABS_C0", OPTION_NUMBER, AT(prewarm_of_class[0]), PREWARM_MOST}, /* added to PREWARM_SUPERSLABS: all classes share superslabs, so that the class does not matter */
+    {"PREWARM_SUPERSLABS_C1", OPTION_NUMBER, AT(prewarm_of_class[1]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C2", OPTION_NUMBER, AT(prewarm_of_class[2]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C3", OPTION_NUMBER, AT(prewarm_of_class[3]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C4", OPTION_NUMBER, AT(prewarm_of_class[4]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C5", OPTION_NUMBER, AT(prewarm_of_class[5]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, AT(prewarm_of_class[6]), PREWARM_MOST}, /* the same */
+    {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, AT(prewarm_of_class[7]), PREWARM_MOST}, /* the same */
+    {"PREWARM_LAZY", OPTION_FLAG, AT(prewarm_lazy), 1}, /* prewarm when memory is first asked of the system rather than at the start */
+    {"BACKGROUND_THREAD", OPTION_FLAG, AT(background_thread), 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin */
+    {"CHECK_MISMATCH", OPTION_FLAG, AT(check_mismatch), 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
+    {"PROF", OPTION_FLAG, AT(prof), 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
+    {"PROF_SAMPLE_BYTES", OPTION_NUMBER, AT(prof_sample_bytes), HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
+    {"PROF_FILE", OPTION_TEXT, AT(prof_file), sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
+    {"PROF_LEAKS", OPTION_FLAG, AT(prof_leaks), 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
+    {"POLICY", OPTION_TEXT, AT(policy), HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
+    {"CGROUP", OPTION_FLAG, AT(cgroup), 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
+    {"PERTURB", OPTION_NUMBER, AT(perturb), UINT8_MAX}, /* as glibc's M_PERTURB, whose MALLOC_PERTURB_ is read as well: blocks are filled with the complement of this number when they are given out, those up to 64 KiB with the number when they are freed; every call is slow then; not together with PROF, and not in the hardened library; 0: off */
+    {"TRACE_FAILURES", OPTION_FLAG, AT(trace_failures), 1}, /* print the first failed allocation of each reason on stderr */
+    {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, AT(lock_stats), 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
+    {"SS_ACQUIRE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_ACQUIRE]), 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
+    {"SS_FREE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_FREE]), 1}, /* debug build only: a line [SS_FREE] for each slot given back */
+    {"SS_LRU_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_LRU]), 1}, /* debug build only: a line [SS_LRU] for each superslab kept, used again or unmapped */
+    {"SUPER_REG_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_REGISTRY]), 1}, /* debug build only: a line [SUPER_REG] for each range of superslabs taken in the window or given back */
+    {"SS_MAP_TRACE", OPTION_FLAG, AT(trace[HAK_TRACE_MAP]), 1}, /* debug build only: a line [SS_MAP] for each mmap at a fixed place and each munmap */
+    {"TINY_SLL_DRAIN_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_DRAIN]), 1}, /* debug build only: a line [SLL_DRAIN] for each batch of blocks that leaves a thread's bin */
+    {"POLICY_TRACE", OPTION_FLAG, AT(trace[HAK_TRACE_POLICY]), 1}, /* debug build only: a line [POLICY] with what the controller sees at each tick */
 };
 /* clang-format on */
 #define OPTIONS (sizeof options / sizeof options[0])
@@ -228,9 +230,10 @@ static void options_set(const char *name, size_t name_length, const char *value,
         const struct option *o = &options[i];
         if (!options_same_name(name, name_length, o->name))
             continue;
+        void *to = (char *)&hak_options + o->at;
         uint64_t number;
         if (o->kind == OPTION_FLAG) {
-            if (!options_parse_flag(value, value_length, o->value))
+            if (!options_parse_flag(value, value_length, to))
                 options_warn("bad value \"", value, value_length,
                              "\" (0 or 1 is wanted) for " PREFIX, o->name);
         } else if (o->kind == OPTION_CAPS) {
@@ -241,9 +244,9 @@ static void options_set(const char *name, size_t name_length, const char *value,
             if (value_length > o->most)
                 options_warn("too long a value for " PREFIX, o->name, strlen(o->name), "", "");
             else
-                options_copy(o->value, value, value_length);
+                options_copy(to, value, value_length);
         } else if (hak_text_parse_size(value, value_length, &number) && number <= o->most) {
-            *(uint64_t *)o->value = number;
+            *(uint64_t *)to = number;
         } else {
             options_warn("bad value \"", value, value_length,
                          "\" (a number is wanted, and not a huge one) for " PREFIX, o->name);

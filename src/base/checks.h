@@ -27,6 +27,10 @@
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_PUBLIC __attribute__((visibility("default")))
 
+/* Behind definitions of zeroed variables that most processes do not touch: they lie together, so
+ * that those that all touch share few pages. See cmake/layout.ld. */
+#define HAK_RARELY_USED __attribute__((section(".bss.rest")))
+
 #define HAK_CACHE_LINE 64
 
 /* The public functions are named hakmem_x; in the libraries that replace malloc each has its usual

@@ -25,9 +25,10 @@ static struct {
     size_t group_looked_bytes; /* mapped when it was looked for last */
     uint64_t next_tick_ns;
     const char *file;
-    char group_path[HAK_OS_GROUP_PATH];
-    struct hak_policy_state state;
 } policy;
+/* Under its lock as well. */
+static char policy_group_path[HAK_OS_GROUP_PATH] HAK_RARELY_USED;
+static struct hak_policy_state policy_state HAK_RARELY_USED;
 
 /* --- knobs --- */
 
@@ -104,9 +105,9 @@ static void snapshot_group(struct hak_policy_snapshot *s)
         if (mapped < hak_max(GROUP_LOOK_BYTES, policy.group_looked_bytes * 2))
             return;
         policy.group_looked_bytes = mapped;
-        policy.group_path[0] = '\0';
+        policy_group_path[0] = '\0';
     }
-    hak_os_group(policy.group_path, &group);
+    hak_os_group(policy_group_path, &group);
     policy.has_group = group.max_bytes != UINT64_MAX;
     if (!policy.has_group)
         return;
@@ -123,7 +124,7 @@ static void snapshot_take(struct hak_policy_snapshot *s, uint64_t now_ns)
     *s = (struct hak_policy_snapshot){.now_ns = now_ns};
     if (policy.watch_group)
         snapshot_group(s);
-    if (policy.state.mode < HAK_POLICY_LEARN)
+    if (policy_state.mode < HAK_POLICY_LEARN)
         return;
     hak_os_usage(&usage);
     hak_pool_stats(&pool);
@@ -166,23 +167,23 @@ static bool policy_is_asked(void)
 static void policy_tick_locked(uint64_t now_ns)
 {
     struct hak_policy_snapshot s;
-    unsigned before = policy.state.give_back;
-    unsigned tried = policy.state.tried_knob;
-    unsigned arm_before = policy.state.arm[tried];
+    unsigned before = policy_state.give_back;
+    unsigned tried = policy_state.tried_knob;
+    unsigned arm_before = policy_state.arm[tried];
     snapshot_take(&s, now_ns);
     snapshot_trace(&s);
     policy.next_tick_ns = now_ns + HAK_POLICY_TICK_NS;
-    if (policy.state.mode < HAK_POLICY_LEARN && !policy.has_group && before == HAK_GIVE_BACK_NONE)
+    if (policy_state.mode < HAK_POLICY_LEARN && !policy.has_group && before == HAK_GIVE_BACK_NONE)
         return; /* nothing to decide: most processes do not hold the state's pages */
-    struct hak_knobs knobs = hak_policy_step(&policy.state, &s);
+    struct hak_knobs knobs = hak_policy_step(&policy_state, &s);
     hak_store_relaxed(&hak_pool_knobs.give_back, knobs.give_back);
-    if (policy.state.arm[tried] != arm_before) /* it cost too much */
+    if (policy_state.arm[tried] != arm_before) /* it cost too much */
         apply_arm(tried, knobs.value[tried]);
     if (knobs.give_back == HAK_GIVE_BACK_ALL && before != HAK_GIVE_BACK_ALL) {
         hak_large_trim();
         hak_cache_purge();
     }
-    if (policy_is_asked() && policy.state.mode >= HAK_POLICY_LEARN)
+    if (policy_is_asked() && policy_state.mode >= HAK_POLICY_LEARN)
         policy_write_locked(false);
 }
 
@@ -194,12 +195,12 @@ void hak_policy_tick_any(void)
     if (now < hak_load_relaxed(&policy.next_ns) || !hak_try_lock(&policy.lock))
         return;
     if (now >= hak_load_relaxed(&policy.next_ns)) {
-        bool looks = policy.state.mode == HAK_POLICY_TRY;
+        bool looks = policy_state.mode == HAK_POLICY_TRY;
         hak_store_relaxed(&policy.next_ns, now + (looks ? HAK_POLICY_LOOK_NS : HAK_POLICY_TICK_NS));
         if (now >= policy.next_tick_ns)
             policy_tick_locked(now);
         else
-            hak_policy_look(&policy.state, now, hak_os_resident_bytes());
+            hak_policy_look(&policy_state, now, hak_os_resident_bytes());
     }
     hak_unlock(&policy.lock);
 }
@@ -210,7 +211,7 @@ void hak_policy_tick_any(void)
 static struct {
     struct hak_site_rule rule[HAK_SITE_RULES];
     unsigned count;
-} policy_sites;
+} policy_sites HAK_RARELY_USED;
 
 static int policy_read(const char *file, struct hak_evidence *e)
 {
@@ -253,8 +254,8 @@ static HAK_NOINLINE int policy_load_locked(const struct hak_policy_config *confi
         error = 0;
     else if (error != 0)
         *mode = HAK_POLICY_FIXED;
-    hak_policy_init(&policy.state, *mode, &before, config->fixed);
-    apply_arms(&policy.state);
+    hak_policy_init(&policy_state, *mode, &before, config->fixed);
+    apply_arms(&policy_state);
     if (*mode == HAK_POLICY_FROZEN || *mode == HAK_POLICY_LEARN)
         apply_bins(&before);
     return error;
@@ -269,8 +270,8 @@ int hak_policy_start(const struct hak_policy_config *config)
     int error = mode == HAK_POLICY_FIXED ? 0 : policy_load_locked(config, &mode);
     policy.file = config->file;
     policy.watch_group = config->watch_group;
-    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy.state;
-    hak_root.at[HAK_ROOT_POLICY] = &policy.state;
+    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy_state;
+    hak_root.at[HAK_ROOT_POLICY] = &policy_state;
     policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
     hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
@@ -313,7 +314,7 @@ static int policy_add_to_file(const struct hak_evidence *run)
 static int policy_write_locked(bool at_end)
 {
     struct hak_policy_snapshot s;
-    struct hak_policy_state *state = &policy.state;
+    struct hak_policy_state *state = &policy_state;
     snapshot_take(&s, hak_os_now_ns());
     if (at_end)
         hak_policy_end(state, &s);
@@ -332,7 +333,7 @@ static int policy_write_locked(bool at_end)
 int hak_policy_write(bool at_end)
 {
     hak_lock(&policy.lock);
-    int error = policy.state.mode >= HAK_POLICY_LEARN ? policy_write_locked(at_end) : 0;
+    int error = policy_state.mode >= HAK_POLICY_LEARN ? policy_write_locked(at_end) : 0;
     hak_unlock(&policy.lock);
     return error;
 }
@@ -340,14 +341,14 @@ int hak_policy_write(bool at_end)
 void hak_policy_fork_child(void)
 {
     hak_lock_recover(&policy.lock);
-    if (policy.state.mode >= HAK_POLICY_LEARN)
-        policy.state.mode = HAK_POLICY_FROZEN;
+    if (policy_state.mode >= HAK_POLICY_LEARN)
+        policy_state.mode = HAK_POLICY_FROZEN;
 }
 
 void hak_policy_summary(struct hak_policy_summary *out)
 {
     hak_lock(&policy.lock);
-    hak_policy_summarize(&policy.state, out);
+    hak_policy_summarize(&policy_state, out);
     hak_unlock(&policy.lock);
 }
 
@@ -355,6 +356,6 @@ void hak_policy_explain_any(struct hak_text *text, const char *before, const cha
                             const char *between)
 {
     hak_lock(&policy.lock);
-    hak_policy_explain(&policy.state, text, before, after, between);
+    hak_policy_explain(&policy_state, text, before, after, between);
     hak_unlock(&policy.lock);
 }

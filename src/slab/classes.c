@@ -9,7 +9,7 @@ static const uint8_t parts[] = {28, 26, 24, 22, 20, 18, 16, 15, 14, 13,
                                 12, 11, 10, 9,  8,  7,  6,  5,  4};
 _Static_assert(PARTS_FROM + sizeof parts == HAK_CLASS_ALIGNED, "a quarter is 64 KiB");
 
-struct hak_class_tables hak_tables;
+struct hak_class_tables hak_tables HAK_RARELY_USED; /* not without a heap */
 
 /* As many slots as it takes that what a slab's tail wastes is a sixteenth at most. */
 static void classes_describe(unsigned cls, size_t size, bool fine)

@@ -10,7 +10,7 @@
 
 static __thread struct hak_refusal failure_refusal;
 
-struct hak_failures hak_failures;
+struct hak_failures hak_failures HAK_RARELY_USED;
 
 int hak_refused(enum hak_failure_reason reason, int error, const char *stage)
 {

@@ -23,8 +23,8 @@
 #define LIVE_LEAST 8u                     /* of all sites, */
 #define IN_USE_A_SAMPLE ((size_t)8 << 20) /* and one more for so much in use */
 
-struct hak_lifetimes hak_lifetimes;
-static _Atomic(size_t) spare_slots[HAK_LIFETIME_SAMPLES]; /* + 1; 0: none */
+struct hak_lifetimes hak_lifetimes HAK_RARELY_USED;
+static _Atomic(size_t) spare_slots[HAK_LIFETIME_SAMPLES] HAK_RARELY_USED; /* + 1; 0: none */
 _Atomic(bool) hak_sites_learning;
 
 void hak_sites_learn(bool on)

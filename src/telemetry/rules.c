@@ -14,7 +14,7 @@ static const char token_word[] = "token";
 static struct {
     struct hak_site_rule rule[HAK_SITE_RULES];
     _Atomic(uint32_t) added, in_force;
-} rules;
+} rules HAK_RARELY_USED;
 
 /* --- lines --- */
 

@@ -6,7 +6,7 @@
 
 #define SITE_PROBES 16u
 
-struct hak_site hak_sites[HAK_SITES];
+struct hak_site hak_sites[HAK_SITES] HAK_RARELY_USED;
 
 /* Others may find the entry before its group is known: they take it for short-lived, once. */
 static struct hak_site *site_claim(struct hak_site *s, uintptr_t address)

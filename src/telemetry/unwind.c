@@ -18,7 +18,7 @@
 static struct {
     _Atomic(uint64_t) check; /* pc ^ rule */
     _Atomic(uint64_t) rule;
-} unwind_known[KNOWN_RULES];
+} unwind_known[KNOWN_RULES] HAK_RARELY_USED;
 
 static struct unwind_rule unwind_rule_of(uintptr_t pc)
 {
