@@ -90,23 +90,29 @@ static const struct {
 static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
 
 #define PREFIX "HAKMEM_"
-#define LIBC_PERTURB "MALLOC_PERTURB_="
-#define LIBC_PERTURB_LENGTH (sizeof LIBC_PERTURB - 1)
-#define PREFIX_LENGTH (sizeof PREFIX - 1)
 
 static int options_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
-/* Not strncasecmp, and not strcspn below: they and their tables bring 200 kB of libc's file into
- * each process that a command of ours has started, and that so finds a name to compare. */
+/* Not strncasecmp, nor strncmp or strcspn below: they and their tables bring 200 kB of libc's file
+ * into each process that a command of ours has started, and that so finds a name to compare. */
 static bool options_same_name(const char *s, size_t length, const char *name)
 {
     for (size_t i = 0; i < length; i++)
         if (name[i] == '\0' || options_lower(s[i]) != options_lower(name[i]))
             return false;
     return name[length] == '\0';
+}
+
+/* What follows the prefix; NULL if s does not begin with it. */
+static const char *options_behind(const char *s, const char *prefix)
+{
+    for (; *prefix != '\0'; s++, prefix++)
+        if (*s != *prefix)
+            return NULL;
+    return s;
 }
 
 /* The Levenshtein distance, for names of up to 40 characters (R. A. Wagner and M. J. Fischer,
@@ -292,12 +298,14 @@ static void options_prewarm(void)
         want += hak_options.prewarm_of_class[i];
     if (want == 0)
         want = options_policy_prewarm();
+    if (want == 0)
+        return;
     size_t most = hak_os_address_space_limit() / 8 / HAK_SUPERSLAB_BYTES;
     if (want > most) {
         options_warn("prewarming is cut to an eighth of RLIMIT_AS", "", 0, "", "");
         want = most;
     }
-    if (hak_options.prewarm_lazy || want == 0)
+    if (hak_options.prewarm_lazy)
         hak_pool_prewarm_at_growth(want);
     else if (hak_heap_self_slow() != NULL)
         hak_pool_prewarm(want);
@@ -326,19 +334,19 @@ struct hak_pool_config hak_options_pool_config(void)
 /* What an option says beats a policy. */
 static void options_policy(void)
 {
-    static const char learn[] = "learn:";
-    static const char try[] = "try:";
     struct hak_policy_config config = {.watch_group = hak_options.cgroup};
     const char *text = hak_options.policy;
     config.fixed[HAK_KNOB_AGE] = hak_options.superslab_ttl_sec != 1;
     config.fixed[HAK_KNOB_HUGE_PAGES] = hak_options.huge_pages_from_mb != 16;
     config.fixed[HAK_KNOB_KEEP] = hak_options.superslab_max_memory_mb != 0;
-    if (strncmp(text, learn, sizeof learn - 1) == 0) {
+    const char *learn = options_behind(text, "learn:");
+    const char *try = options_behind(text, "try:");
+    if (learn != NULL) {
         config.mode = HAK_POLICY_LEARN;
-        text += sizeof learn - 1;
-    } else if (strncmp(text, try, sizeof try - 1) == 0) {
+        text = learn;
+    } else if (try != NULL) {
         config.mode = HAK_POLICY_TRY;
-        text += sizeof try - 1;
+        text = try;
     } else if (*text != '\0' && strcmp(text, "off") != 0) {
         config.mode = HAK_POLICY_FROZEN;
     }
@@ -393,15 +401,17 @@ void hak_options_read(char **environment)
     if (environment == NULL || getauxval(AT_SECURE) != 0)
         return;
     for (char **e = environment; *e != NULL; e++) {
-        if (strncmp(*e, PREFIX "CONF=", PREFIX_LENGTH + 5) == 0)
-            options_parse_list(*e + PREFIX_LENGTH + 5);
-        else if (!HAK_HARDENED && strncmp(*e, LIBC_PERTURB, LIBC_PERTURB_LENGTH) == 0)
-            options_libc_perturb(*e + LIBC_PERTURB_LENGTH);
+        const char *list = options_behind(*e, PREFIX "CONF=");
+        const char *perturb = HAK_HARDENED ? NULL : options_behind(*e, "MALLOC_PERTURB_=");
+        if (list != NULL)
+            options_parse_list(list);
+        else if (perturb != NULL)
+            options_libc_perturb(perturb);
     }
     for (char **e = environment; *e != NULL; e++) {
-        if (strncmp(*e, PREFIX, PREFIX_LENGTH) != 0)
+        const char *name = options_behind(*e, PREFIX);
+        if (name == NULL)
             continue;
-        const char *name = *e + PREFIX_LENGTH;
         size_t length = 0;
         while (name[length] != '=' && name[length] != '\0')
             length++;

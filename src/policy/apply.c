@@ -266,12 +266,14 @@ static HAK_NOINLINE int policy_load_locked(const struct hak_policy_config *confi
 int hak_policy_start(const struct hak_policy_config *config)
 {
     enum hak_policy_mode mode = config->mode;
+    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy_state;
+    hak_root.at[HAK_ROOT_POLICY] = &policy_state;
+    if (mode == HAK_POLICY_FIXED && !config->watch_group)
+        return 0;
     hak_lock(&policy.lock);
     int error = mode == HAK_POLICY_FIXED ? 0 : policy_load_locked(config, &mode);
     policy.file = config->file;
     policy.watch_group = config->watch_group;
-    hak_root.sizes[HAK_ROOT_POLICY] = sizeof policy_state;
-    hak_root.at[HAK_ROOT_POLICY] = &policy_state;
     policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
     hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);

@@ -151,7 +151,8 @@ void hak_failure_write(struct hak_text *text, const char *before, const char *af
 
 void hak_failure_trace(bool on)
 {
-    hak_store_relaxed(&hak_failures.trace, on);
+    if (hak_load_relaxed(&hak_failures.trace) != on) /* most processes never write into that page */
+        hak_store_relaxed(&hak_failures.trace, on);
 }
 
 void hak_failure_fork_child(void)

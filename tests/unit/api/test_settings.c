@@ -58,6 +58,8 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     assert_int_equal(hak_pool.limit_superslabs, 4);
     assert_int_equal(set("option.trace_failures", 1), 0);
     assert_true(hak_failures.trace);
+    assert_int_equal(set("option.trace_failures", 0), 0);
+    assert_false(hak_failures.trace);
     assert_int_equal(hak_pool.config.max_count, 17); /* one does not undo the other */
     assert_int_equal(value_of("option.limit_mb"), 9);
     assert_int_equal(set("option.limit_mb", 0), 0);
