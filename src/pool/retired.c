@@ -32,6 +32,10 @@
  * without experience grows old like that. */
 #define EMPTY_AGE_FACTOR 4
 #define TICKS_IN_AGE 4
+/* So that superslabs are not looked through for each slot that is too much. A share of what may be
+ * kept would be large where much may, and what is learned of it late: evidence of how little was in
+ * use then comes with the last such purge. */
+#define PURGE_MORE_SLOTS 32u
 
 void hak_pool_configure(const struct hak_pool_config *config)
 {
@@ -402,8 +406,8 @@ void hak_retired_enforce(void)
     }
     size_t budget = hak_retired_budget_slots();
     size_t empty = hak_load_relaxed(&hak_pool.empty_now);
-    if (empty > budget) /* a quarter more, so that this is not done for each slot */
-        hak_retired_evicted(hak_pool_purge_empty(empty - budget + budget / 4, UINT64_MAX));
+    if (empty > budget)
+        hak_retired_evicted(hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX));
 }
 
 void hak_retired_tick(uint64_t now)
