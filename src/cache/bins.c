@@ -178,9 +178,18 @@ static void bins_rest_locked(struct hak_heap *heap)
     }
 }
 
-/* A heap collects when it finds no room in its slabs, and after so many refills: the more waits in
- * its inbox, the less each block costs. */
+/* A heap collects when it finds no room in its slabs, after so many refills, and when so many
+ * messages wait: the bins have room for most of what comes out of those. Sooner than that, blocks
+ * come back while the other thread's cache has them (see "Who has the line" in
+ * docs/performance.md). */
 #define COLLECT_REFILLS 16u
+#define COLLECT_MESSAGES 8u
+
+static bool bins_collect_is_due(const struct hak_heap *heap)
+{
+    return hak_load_relaxed(&heap->inbox_messages) >= COLLECT_MESSAGES ||
+           hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0;
+}
 
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
 {
@@ -202,11 +211,13 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
     ch->overflowed = false;
-    if (hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0)
-        hak_heap_collect_locked(heap);
+    if (bins_collect_is_due(heap))
+        hak_heap_collect_owner_locked(heap);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))
         bins_rest_locked(heap);
-    unsigned blocks = bins_fill_locked(heap, cls, zero);
+    unsigned blocks = hak_bin_blocks(heap, cls);
+    if (blocks == 0)
+        blocks = bins_fill_locked(heap, cls, zero);
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
@@ -223,7 +234,8 @@ static bool bins_return_foreign(struct hak_heap *heap, unsigned cls, void *p)
     return hak_outbox_try_add(heap, entry, p);
 }
 
-void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
+/* Returns the `count` oldest blocks of a bin. How many bytes that were. */
+static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     const struct hak_class c = *hak_class(cls); /* a copy: no store below changes it */
@@ -233,7 +245,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     uintptr_t slab_mask = ~(uintptr_t)c.offset_mask;
     unsigned freed = count;
     if (count == 0)
-        return; /* the class may have no stack yet */
+        return 0; /* the class may have no stack yet */
     for (void **at = ch->stack + 1; at < end;) {
         size_t slot = hak_slot_of(*at);
         if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {
@@ -252,7 +264,27 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     HAK_PROBE2(drain, cls, count);
     HAK_TRACE(HAK_TRACE_DRAIN, "to", "slabs", {"class", cls}, {"blocks", count},
               {"left", hak_bin_blocks(heap, cls)});
-    hak_heap_freed_locked(heap, freed * c.size_bytes);
+    return freed * c.size_bytes;
+}
+
+/* Little of what the heap has is in use: what lies in the bins would pin a page for each block, and
+ * as much again would when the bins are full once more. */
+static void bins_retreat_locked(struct hak_heap *heap)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        heap->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        if (heap->classes[cls].stack != NULL && hak_bin_blocks(heap, cls) == 0)
+            bins_shrink(heap, cls);
+    }
+}
+
+void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
+{
+    heap->free_bytes += bins_drain_locked(heap, cls, count);
+    if (HAK_LIKELY(!hak_heap_is_emptying_locked(heap)))
+        return;
+    bins_retreat_locked(heap);
+    hak_heap_freed_locked(heap, 0);
 }
 
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)

@@ -63,6 +63,12 @@ static inline void hak_heap_settle_freed_locked(struct hak_heap *heap, struct ha
         hak_heap_settle_slow_locked(heap, s);
 }
 
+/* The next block, if there is one, is of the same slab. */
+static inline bool hak_heap_is_streak(void *const *at, void *const *end, uintptr_t slab_mask)
+{
+    return at + 1 < end && (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & slab_mask) == 0;
+}
+
 /* The block at `at`, of class c, goes back to its slab, and those behind it, up to `end`, that are
  * the slab's too; how many those are. */
 HAK_ALWAYS_INLINE unsigned hak_heap_put_locked(struct hak_heap *heap, struct hak_slab *s,
@@ -70,7 +76,7 @@ HAK_ALWAYS_INLINE unsigned hak_heap_put_locked(struct hak_heap *heap, struct hak
                                                void **at, void **end)
 {
     unsigned put = 1;
-    if (at + 1 < end && (((uintptr_t)at[0] ^ (uintptr_t)at[1]) & slab_mask) == 0)
+    if (hak_heap_is_streak(at, end, slab_mask))
         put = hak_slab_put_streak_owner(s, c, at, (unsigned)(end - at));
     else
         hak_slab_put_owner(s, c, *at);
@@ -99,12 +105,16 @@ struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls);
 /* A slab with room from the heap itself, from an ended thread, or from the pool. NULL: out of
  * memory. */
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);
-/* Takes the inbox and collects its slabs. */
+/* Takes the inbox and returns its blocks to their slabs. */
 void hak_heap_collect_locked(struct hak_heap *heap);
+/* The same by the owner, whose bins take what has no neighbour, as far as they have room. */
+void hak_heap_collect_owner_locked(struct hak_heap *heap);
 /* Any thread: the same for a heap that has something in its inbox and is not locked. */
 bool hak_heap_try_collect_any(struct hak_heap *heap);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
+/* So many blocks are free that hak_heap_freed_locked would give pages back. */
+bool hak_heap_is_emptying_locked(struct hak_heap *heap);
 /* The heap is about to take memory from the pool. Gives back what is too much. */
 void hak_heap_grows_locked(struct hak_heap *heap);
 /* A slab that was purged is used again; any thread. */

@@ -68,10 +68,20 @@ static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned
     return bytes;
 }
 
-static void purge_if_due_locked(struct hak_heap *heap, unsigned steps)
+static bool purge_is_due_locked(struct hak_heap *heap, unsigned steps)
 {
     heap->purged_free_bytes = hak_min(heap->purged_free_bytes, heap->free_bytes);
-    if (heap->free_bytes - heap->purged_free_bytes <= steps * purge_step(heap))
+    return heap->free_bytes - heap->purged_free_bytes > steps * purge_step(heap);
+}
+
+bool hak_heap_is_emptying_locked(struct hak_heap *heap)
+{
+    return purge_is_due_locked(heap, STEPS_TO_FREE);
+}
+
+static void purge_if_due_locked(struct hak_heap *heap, unsigned steps)
+{
+    if (!purge_is_due_locked(heap, steps))
         return;
     purge_slabs_locked(heap, false, BUSY_LEAST_PAGES);
     heap->purged_free_bytes = heap->free_bytes;

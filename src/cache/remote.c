@@ -5,7 +5,8 @@
  *   freeing thread                                   owner, or whoever holds the heap's lock
  *   outbox: a message for each of 16 owners
  *     -> full, displaced, or 64 KiB wait:              inbox: take the whole list
- *        push it to the owner's inbox                  return each block to its slab
+ *        push it to the owner's inbox                  return each block to its slab,
+ *                                                      the owner some to its bins
  *
  * The inbox is a list of messages; pushes are compare-and-swap, the only removal takes all, so
  * there is no ABA. A message goes to the owner of the slab of its first block. A slab may change
@@ -73,8 +74,12 @@ void hak_inbox_forward_any(struct hak_heap *heap)
     }
 }
 
-/* Returns the heap's blocks to their slabs; how many others are left in the message. */
-static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message *m)
+/* Returns the heap's blocks to their slabs; how many others are left in the message.
+ *
+ * A block whose neighbour in the message is of another slab costs some hundred instructions, a push
+ * to the owner's bin ten. Those that lie side by side cost little either way, and return to their
+ * slab, so that they are handed out in order again. */
+static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message *m, bool to_bins)
 {
     void **end = m->blocks + HAK_MESSAGE_BLOCKS;
     unsigned others = 0;
@@ -89,8 +94,16 @@ static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message 
             continue;
         }
         const struct hak_class *c = hak_class(kind / 2);
+        uintptr_t slab_mask = ~(uintptr_t)c->offset_mask;
+        if (to_bins && !hak_heap_is_streak(at, end, slab_mask)) {
+            hak_block_checked_index(kind / 2, *at);
+            if (HAK_LIKELY(hak_cache_push(&heap->front, kind, *at))) {
+                at++, collected++;
+                continue;
+            }
+        }
         struct hak_slab *s = hak_slab_of_slot(slot, c);
-        unsigned put = hak_heap_put_locked(heap, s, c, ~(uintptr_t)c->offset_mask, at, end);
+        unsigned put = hak_heap_put_locked(heap, s, c, slab_mask, at, end);
         bytes += put * (size_t)c->size_bytes;
         collected += put;
         at += put;
@@ -104,19 +117,29 @@ static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message 
     return others;
 }
 
-void hak_heap_collect_locked(struct hak_heap *heap)
+static void inbox_collect_locked(struct hak_heap *heap, bool to_bins)
 {
     if (hak_load_relaxed(&heap->inbox) == NULL)
         return;
     struct hak_message *m = inbox_take_any(heap);
     while (m != NULL) {
         struct hak_message *next = hak_load_relaxed(&m->next);
-        if (HAK_UNLIKELY(remote_collect_locked(heap, m) != 0))
+        if (HAK_UNLIKELY(remote_collect_locked(heap, m, to_bins) != 0))
             remote_send_any(m);
         else
             hak_meta_free(m, sizeof *m);
         m = next;
     }
+}
+
+void hak_heap_collect_locked(struct hak_heap *heap)
+{
+    inbox_collect_locked(heap, false);
+}
+
+void hak_heap_collect_owner_locked(struct hak_heap *heap)
+{
+    inbox_collect_locked(heap, !HAK_HARDENED); /* all is checked there when it is collected */
 }
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)

@@ -229,6 +229,37 @@ static void sleeper_run(unsigned who)
     }
 }
 
+/* --- the owner takes what others free into its bins, while a tick collects for it --- */
+
+static void mail_setup(void)
+{
+    blocks_start(3);
+    give(2, BIG);
+    given[2] = blocks_allocate(blocks_enter(0), SMALL);
+    given[3] = blocks_allocate(blocks_enter(0), SMALL);
+    hak_cache_tick_any();
+}
+
+static void mail_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    if (who == 0) {
+        for (unsigned i = 0; i < 2; i++) {
+            hak_lock(&heap->lock);
+            hak_heap_collect_owner_locked(heap);
+            hak_unlock(&heap->lock);
+            void *p = blocks_allocate(heap, i == 0 ? BIG : SMALL);
+            blocks_free(heap, p);
+        }
+        hak_cache_flush(heap);
+        return;
+    }
+    blocks_free(heap, given[who - 1]); /* in a message two blocks without a neighbour */
+    blocks_free(heap, given[who + 1]);
+    sim_os_set_time_ns(sim_os_time_ns() + HAK_TICK_NS);
+    hak_outbox_flush(heap);
+}
+
 /* --- threads start and end, others look at all heaps --- */
 
 static void walk_setup(void)
@@ -378,6 +409,8 @@ const struct scenario blocks_scenarios[] = {
      released_setup, released_run, blocks_between, blocks_verify},
     {"blocks_heapless", "threads without a heap", 3, heapless_setup, heapless_run, blocks_between,
      blocks_verify},
+    {"blocks_mail", "the owner takes blocks into its bins, and a tick collects for it", 3,
+     mail_setup, mail_run, blocks_between, blocks_verify_by_ticks},
     {"blocks_sleeper", "a tick collects for an owner that sleeps, and wakes up", 3, sleeper_setup,
      sleeper_run, blocks_between, blocks_verify_by_ticks},
     {"blocks_walk", "threads start and end while another looks at all heaps", 3, walk_setup,

@@ -227,7 +227,7 @@ MISTAKES = (
                 "        bytes += put * (size_t)c->size_bytes;\n",
                 "        bytes += put * (size_t)hak_class(s->cls)->size_bytes;\n"),), "blocks_reuse"),
     Mistake("lost_empty", "collecting does not look whether a slab became empty", "cache/remote.c", ((
-        "        unsigned put = hak_heap_put_locked(heap, s, c, ~(uintptr_t)c->offset_mask, at, end);\n",
+        "        unsigned put = hak_heap_put_locked(heap, s, c, slab_mask, at, end);\n",
         """        unsigned put = 1;
         hak_slab_put_owner(s, c, *at);
         if (hak_slab_used_blocks(s) != 0)
@@ -241,13 +241,16 @@ MISTAKES = (
     Mistake("collects_any_owner", "collecting takes blocks whose slab has another owner by now", "cache/remote.c", ((
         "        if (HAK_UNLIKELY((entry ^ kind) != heap->front.tag)) {\n",
         "        if (HAK_UNLIKELY(entry == 0)) {\n"),), "blocks_ends"),
+    Mistake("bins_filled_for_another", "whoever collects for another heap fills that one's bins", "cache/remote.c", ((
+        "    inbox_collect_locked(heap, false);\n",
+        "    inbox_collect_locked(heap, true);\n"),), "blocks_sleeper"),
     Mistake("others_dropped", "what a message has of another heap's blocks is not sent on", "cache/remote.c", ((
-        """        if (HAK_UNLIKELY(remote_collect_locked(heap, m) != 0))
+        """        if (HAK_UNLIKELY(remote_collect_locked(heap, m, to_bins) != 0))
             remote_send_any(m);
         else
             hak_meta_free(m, sizeof *m);
 """,
-        """        remote_collect_locked(heap, m);
+        """        remote_collect_locked(heap, m, to_bins);
         hak_meta_free(m, sizeof *m);
 """),), "blocks_ends"),
     Mistake("direct_without_recheck", "a thread without a heap waits for the owner's lock and does not look again",

@@ -139,6 +139,43 @@ static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
     assert_int_equal(heap->slab_bytes, 0);
 }
 
+/* What lies in a bin keeps a page for each block, and a large bin would soon hold as much again. */
+static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **state)
+{
+    (void)state;
+    static char *p[32768]; /* 32 MiB */
+    static char *others[600];
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(1024), other = hak_class_of(64);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = allocate(heap, cls);
+    for (unsigned round = 0; round < 40; round++) {
+        for (unsigned i = 0; i < UNIT_COUNT(others); i++)
+            others[i] = allocate(heap, other);
+        for (unsigned i = 0; i < UNIT_COUNT(others); i++)
+            release(heap, others[i]);
+    }
+    unsigned large = heap->classes[other].capacity;
+    assert_true(large >= 500 && hak_bin_blocks(heap, other) >= 500);
+    size_t i = 0;
+    while (counted(&heap->stats.purged_bytes) == 0) {
+        assert_int_equal(heap->classes[other].capacity, large);
+        MUST(i < UNIT_COUNT(p));
+        if (i % 64 != 0)
+            release(heap, p[i]);
+        i++;
+    }
+    assert_true(heap->classes[other].capacity < 100);
+    assert_int_equal(hak_bin_blocks(heap, other), 0);
+    assert_in_range(hak_bin_blocks(heap, cls), 0, 1);
+    for (; i < UNIT_COUNT(p); i++)
+        release(heap, p[i]);
+    for (i = 0; i < UNIT_COUNT(others); i++)
+        others[i] = allocate(heap, other);
+    verify_heaps();
+}
+
 /* What was free when pages were given back last is more than what is free now: nothing has grown.
  */
 static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **state)
@@ -191,6 +228,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_never_carved_goes_with_the_end),
     cmocka_unit_test(a_refused_purge_loses_nothing),
     cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),
+    cmocka_unit_test(a_heap_that_empties_empties_its_bins_and_makes_them_small),
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
 };
