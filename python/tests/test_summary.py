@@ -95,6 +95,27 @@ def test_means_count_failures_beside_and_never_as_fast() -> None:
     assert (glibc.done, glibc.failed) == (2, 0)
 
 
+def test_against_the_best_other_being_ahead_counts() -> None:
+    first = make_benchmark(
+        "first", hakmem=make_entry(make_run(10)), glibc=make_entry(make_run(20)),
+        mimalloc2=make_entry(make_run(40)),
+    )  # fmt: skip
+    second = make_benchmark(
+        "second", hakmem=make_entry(make_run(32)), glibc=make_entry(make_run(8))
+    )
+    alone = make_benchmark("alone", hakmem=make_entry(make_run(9)))
+    failed = make_benchmark(
+        "failed",
+        hakmem=make_entry(make_run(1, problem="killed by SIGBUS")),
+        glibc=make_entry(make_run(8)),
+    )
+    found = {f.what: f for f in summary.against_others(
+        summary.rows_of(make_result(first, second, alone, failed)))}  # fmt: skip
+    time = found["time"]
+    assert time.mean == pytest.approx(2**0.5)
+    assert (time.worst, time.worst_benchmark, time.count) == (4, "second", 2)
+
+
 def test_two_threads_against_one() -> None:
     one = make_benchmark("random_mixed-256-1t", hakmem=make_entry(make_run(10)))
     two = make_benchmark("random_mixed-256-2t", hakmem=make_entry(make_run(11)))

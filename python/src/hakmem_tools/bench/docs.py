@@ -169,15 +169,24 @@ def means_lines(means: list[Mean]) -> list[str]:
     )
 
 
+def against_line(rows: list[Row]) -> str:
+    """hakmem against the best of the others."""
+    parts = [
+        f"{found.what} {text.ratio(found.mean)} (at most {text.ratio(found.worst)}, "
+        f"{found.worst_benchmark}; {found.count} benchmarks)"
+        for found in summary.against_others(rows)
+    ]
+    return (
+        "hakmem against the best other allocator of each benchmark, so that being ahead counts as "
+        f"well: {'; '.join(parts) or 'nothing to compare'}."
+    )
+
+
 def verdict_table(rows: list[Row], everything: list[Row]) -> list[str]:
     """hakmem against the best other one, in time and in memory."""
     lines = []
     for row in rows:
-        others = [
-            r
-            for r in everything
-            if r.benchmark == row.benchmark and r.allocator != "hakmem" and r.time_ms
-        ]
+        others = [r for r in summary.others_of(row, everything) if r.time_ms]
         if not others or not row.time_ms or not row.rss_kb:
             continue
         fast = min(others, key=lambda r: r.time_ms or 0)
@@ -253,6 +262,7 @@ def page(result: Result, source: str, pictures: str) -> str:
     rows = summary.rows_of(result)
     out = head(result, source)
     out += ["## Summary", "", MEANS_NOTE, "", *means_lines(summary.geometric_means(rows)), ""]
+    out += [against_line(rows), ""]
     out += [f"![Time against peak RSS]({pictures}/means.svg)", ""]
     out += verdict_part(rows)
     out += [f"![Time of each benchmark]({pictures}/time.svg)", ""]

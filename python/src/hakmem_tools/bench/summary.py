@@ -196,6 +196,52 @@ def geometric_means(rows: list[Row], group: str = "") -> list[Mean]:
     return means
 
 
+@dataclass(frozen=True)
+class Against:
+    """One allocator against the best of the others, benchmark by benchmark."""
+
+    what: str
+    mean: float
+    """The geometric mean; below 1 the allocator is ahead."""
+    worst: float
+    worst_benchmark: str
+    count: int
+
+
+AGAINST = (("time", "time_ms"), ("peak RSS", "rss_kb"), ("RSS after idle", "idle_kb"))
+
+
+def others_of(row: Row, rows: list[Row]) -> list[Row]:
+    """The rows of the other allocators in the same benchmark."""
+    return [r for r in rows if r.benchmark == row.benchmark and r.allocator != row.allocator]
+
+
+def best_other(row: Row, rows: list[Row], value: str) -> float | None:
+    """The smallest value of the other allocators in the same benchmark."""
+    return min((v for r in others_of(row, rows) if (v := getattr(r, value))), default=None)
+
+
+def against_others(rows: list[Row], name: str = "hakmem") -> list[Against]:
+    """Time, peak RSS and RSS after idle against the best other, where there is one.
+
+    In `geometric_means` nobody is below 1. Here being ahead counts as well.
+    """
+    found = []
+    for what, value in AGAINST:
+        ratios = {
+            row.benchmark: getattr(row, value) / best
+            for row in rows
+            if row.allocator == name
+            and getattr(row, value)
+            and (best := best_other(row, rows, value))
+        }
+        if ratios:
+            worst = max(ratios, key=lambda benchmark: ratios[benchmark])
+            mean = stats.geometric_mean(list(ratios.values()))
+            found.append(Against(what, mean, ratios[worst], worst, len(ratios)))
+    return found
+
+
 def scaling(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
     """How much work two threads that share nothing do in the time of one: 2.00 is perfect."""
     times = {(row.benchmark, row.allocator): row.time_ms for row in rows if row.time_ms}
