@@ -45,7 +45,7 @@ _Static_assert(HAK_CLASSES <= 128, "a bit for each");
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
     uint16_t blocks;      /* in a slab */
-    uint8_t slots;        /* a slab is this many slots: 1, 2 or 4 */
+    uint8_t slots;        /* a slab is this many slots: 1, 2, 4 or 16 */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */

@@ -202,7 +202,7 @@ static void the_stages_are_told_in_all_and_by_class(void **state)
     fake_os_capture_stderr();
     hak_report_stages();
     const char *said = fake_os_captured();
-    CHECK(strstr(said, "hakmem: slots acquired, stage fresh 1 (8.3%)\n"), "%s", said);
+    CHECK(strstr(said, "hakmem: slots acquired, stage fresh 2 (16.6%)\n"), "%s", said);
     assert_non_null(strstr(said,
                            "hakmem: large blocks: adopt 0, warm 10, empty 0, unused 0, retired "
                            "0, fresh 1, from caches 4, slots in use 0\n"));
