@@ -12,7 +12,10 @@
 #include <string.h>
 
 #define SLAB_MOST_BLOCKS 4096u
-#define SLAB_MOST_BYTES (4 * HAK_SLOT_BYTES)
+#define SLAB_MOST_SLOTS 16u
+#define SLAB_MOST_BYTES (SLAB_MOST_SLOTS * HAK_SLOT_BYTES)
+#define MASK_PAGES 64u
+#define SLAB_MOST_MASKS (SLAB_MOST_BYTES / HAK_PAGE_BYTES / MASK_PAGES)
 
 struct count {
     struct hak_survey *survey;
@@ -31,15 +34,15 @@ static uint64_t count_take(struct count *c, enum hak_line line, uint64_t from, u
     return resident;
 }
 
-/* The bytes of [from, to) in pages of the mask, both counted from the mask's first page. */
-static uint64_t count_overlap(uint64_t mask, uint64_t from, uint64_t to)
+/* The bytes of [from, to) in pages of the masks, both counted from the first page of those. */
+static uint64_t count_overlap(const uint64_t *masks, uint64_t from, uint64_t to)
 {
     uint64_t bytes = 0;
     while (from < to) {
         uint64_t page = from / HAK_PAGE_BYTES;
         uint64_t end = (page + 1) * HAK_PAGE_BYTES;
         end = end < to ? end : to;
-        if (mask >> page & 1)
+        if (masks[page / MASK_PAGES] >> page % MASK_PAGES & 1)
             bytes += end - from;
         from = end;
     }
@@ -49,13 +52,13 @@ static uint64_t count_overlap(uint64_t mask, uint64_t from, uint64_t to)
 /* The bytes of [from, to) that are in memory and not counted yet. */
 static uint64_t count_seen(struct count *c, uint64_t from, uint64_t to)
 {
-    const uint64_t step = 64 * HAK_PAGE_BYTES;
+    const uint64_t step = MASK_PAGES * HAK_PAGE_BYTES;
     uint64_t bytes = 0;
     while (from < to) {
         uint64_t first = hak_round_down(from, HAK_PAGE_BYTES);
-        uint64_t mask = hak_remote_resident_mask(c->remote, first, 64);
+        uint64_t mask = hak_remote_resident_mask(c->remote, first, MASK_PAGES);
         uint64_t end = hak_min(first + step, to);
-        bytes += count_overlap(mask, from - first, end - first);
+        bytes += count_overlap(&mask, from - first, end - first);
         from = end;
     }
     return bytes;
@@ -139,11 +142,12 @@ static void count_read_words(struct count *c, const struct hak_slab_seen *s)
     static uint32_t words[SLAB_MOST_BYTES >> HAK_WORD_SHIFT];
     size_t bytes = s->slots * HAK_SLOT_BYTES >> HAK_WORD_SHIFT << 2;
     uint64_t at = c->words + (s->first_slot << HAK_SLOT_SHIFT >> HAK_WORD_SHIFT << 2);
-    bool read = c->words != 0 && s->slots <= 4 && hak_remote_read(c->remote, at, words, bytes);
+    bool read = c->words != 0 && s->slots <= SLAB_MOST_SLOTS &&
+                hak_remote_read(c->remote, at, words, bytes);
     c->word = read ? words : NULL;
 }
 
-static void count_blocks(struct count *c, struct hak_slab_seen *s, uint64_t mask)
+static void count_blocks(struct count *c, struct hak_slab_seen *s, const uint64_t *masks)
 {
     const struct hak_class *k = hak_class(s->cls);
     struct hak_amount *lines = c->survey->lines;
@@ -155,11 +159,11 @@ static void count_blocks(struct count *c, struct hak_slab_seen *s, uint64_t mask
         uint64_t to = from + k->size_bytes;
         enum hak_block_state state = count_state(c, s, block, &asked);
         enum hak_line line = count_line_of(state);
-        uint64_t resident = count_overlap(mask, from, to);
+        uint64_t resident = count_overlap(masks, from, to);
         s->blocks[state]++;
         counted += resident;
         if (state == HAK_BLOCK_LIVE) {
-            uint64_t slack = count_overlap(mask, from + asked, to);
+            uint64_t slack = count_overlap(masks, from + asked, to);
             s->live_resident_bytes += resident;
             lines[HAK_LINE_SLACK].resident_bytes += slack;
             lines[HAK_LINE_SLACK].virtual_bytes += k->size_bytes - asked;
@@ -203,9 +207,13 @@ static void count_slab(struct count *c, struct hak_slab_seen *s)
     uint64_t at = c->base + (s->first_slot << HAK_SLOT_SHIFT);
     uint64_t bytes = s->slots * HAK_SLOT_BYTES;
     if (s->cls < HAK_CLASSES && s->bits != NULL) {
-        uint64_t mask = hak_remote_resident_mask(c->remote, at, (unsigned)(bytes / HAK_PAGE_BYTES));
+        uint64_t masks[SLAB_MOST_MASKS] = {0};
+        uint64_t pages = hak_min(bytes, SLAB_MOST_BYTES) / HAK_PAGE_BYTES;
+        for (uint64_t page = 0; page < pages; page += MASK_PAGES)
+            masks[page / MASK_PAGES] = hak_remote_resident_mask(
+                c->remote, at + page * HAK_PAGE_BYTES, (unsigned)hak_min(pages - page, MASK_PAGES));
         s->resident_bytes = hak_remote_take(c->remote, at, at + bytes);
-        count_blocks(c, s, mask);
+        count_blocks(c, s, masks);
         count_class(c, s);
         return;
     }

@@ -273,10 +273,15 @@ HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
  * 64 KiB. */
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
-    unsigned cls = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
+    size_t size = hak_round_up(bytes + (bytes == 0), align);
+    unsigned cls = hak_class_of(size);
     while (cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes % align != 0)
         cls++;
-    return cls;
+    unsigned only = HAK_CLASS_ALIGNED;
+    while (hak_class(only)->size_bytes < size)
+        only++;
+    bool found = cls < HAK_CLASS_ALIGNED;
+    return found && hak_class(cls)->size_bytes < hak_class(only)->size_bytes ? cls : only;
 }
 
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)

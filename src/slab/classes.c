@@ -4,6 +4,7 @@
 #include "slab/slab.h"
 
 #define MOST_SLOTS 16u
+#define APART_LEAST ((size_t)2048)
 #define PARTS_SLOTS 4u
 #define PARTS_FROM 56u /* the first class that is a part of PARTS_SLOTS slots */
 static const uint8_t parts[] = {28, 26, 24, 22, 20, 18, 16, 15, 14, 13,
@@ -32,14 +33,21 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
     c->fine = fine;
 }
 
+/* A power of two, and a line of the cache more. Up to 8 KiB: the larger ones would need longer
+ * slabs, and more memory. */
+static size_t classes_apart(size_t size)
+{
+    return size >= APART_LEAST && hak_is_pow2(size) ? size + HAK_CACHE_LINE : size;
+}
+
 static size_t classes_bytes(unsigned cls)
 {
     if (cls < 8)
         return (cls + 1) * (size_t)16;
     if (cls < PARTS_FROM) /* the n-th eighth of a doubling behind its beginning */
-        return (cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1));
-    if (cls == HAK_CLASS_ALIGNED)
-        return HAK_SLOT_BYTES;
+        return classes_apart((cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1)));
+    if (cls >= HAK_CLASS_ALIGNED)
+        return cls == HAK_CLASSES - 1 ? HAK_SLOT_BYTES : APART_LEAST << (cls - HAK_CLASS_ALIGNED);
     if (cls == HAK_CLASS_ALIGNED - 1)
         return HAK_SMALL_MAX;
     return hak_round_down(PARTS_SLOTS * HAK_SLOT_BYTES / parts[cls - PARTS_FROM], 128);
@@ -50,7 +58,7 @@ static void classes_place(unsigned cls, size_t *tiny, size_t *small)
     size_t size = hak_class(cls)->size_bytes;
     for (; *tiny * 16 <= size && *tiny * 16 <= HAK_TINY_MAX; (*tiny)++)
         hak_tables.narrow_kind[*tiny] = (uint8_t)(2 * cls);
-    if (hak_class(cls)->fine || cls == HAK_CLASS_ALIGNED)
+    if (hak_class(cls)->fine || cls >= HAK_CLASS_ALIGNED)
         return;
     for (; *small * 128 <= size; (*small)++) {
         hak_store_relaxed(&hak_tables.small_true[*small], (uint8_t)(2 * cls));
@@ -63,7 +71,7 @@ void hak_classes_start(void)
     size_t tiny = 0;
     size_t small = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
-        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1 && cls != HAK_CLASS_ALIGNED;
+        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1 && cls < HAK_CLASS_ALIGNED;
         classes_describe(cls, classes_bytes(cls), fine);
         classes_place(cls, &tiny, &small);
     }

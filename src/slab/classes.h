@@ -5,11 +5,10 @@
  * quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
- * Blocks of just 64 KiB side by side would have the first bytes of all of them, and of all their
- * pages, in the same few sets of the caches. So the largest class is some cache lines longer and
- * a slab holds three of them; what is left at its end is never touched. (large_scenarios json,
- * which writes a byte in each page, takes 0.6 of the time.) Behind it comes a class of just 64 KiB,
- * for aligned blocks.
+ * Blocks of just 2, 4, 8 or 64 KiB side by side would have the first bytes of all of them, and of
+ * all their pages, in the same few sets of the caches, which hold some eight lines each. So those
+ * classes are a cache line longer, the last 18 lines: see "Powers of two" in docs/performance.md.
+ * Behind them come classes of just these sizes, for aligned blocks.
  *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
@@ -22,7 +21,7 @@
 
 #include "space/space.h"
 
-#define HAK_CLASSES 76u
+#define HAK_CLASSES 79u
 #define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
 /* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
 #define HAK_METERED_CLASSES 32u
@@ -33,7 +32,7 @@ _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
-#define HAK_CLASS_ALIGNED (HAK_CLASSES - 1u)
+#define HAK_CLASS_ALIGNED (HAK_CLASSES - 4u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 /* A set of classes, a bit each. */

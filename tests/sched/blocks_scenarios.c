@@ -5,8 +5,8 @@
 #include "scenarios.h"
 
 /* Eight blocks in a slab, one carved at a time; and sixteen. */
-#define BIG (hak_class_of(8192))
-#define SMALL (hak_class_of(4096))
+#define BIG (HAK_CLASS_ALIGNED + 2u)
+#define SMALL (HAK_CLASS_ALIGNED + 1u)
 
 static void *given[16];
 

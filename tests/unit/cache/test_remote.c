@@ -526,8 +526,8 @@ static void whoever_frees_many_blocks_of_a_sleeping_owner_collects_for_it(void *
 {
     (void)state;
     start_two();
-    unsigned cls = hak_class_of(4096); /* 16 blocks a slab */
-    static char *mine[256 * 16];       /* four times as many slabs as may wait in an inbox */
+    unsigned cls = hak_class_of(4096);
+    static char *mine[256 * 16]; /* four times as many slabs as may wait in an inbox */
     for (size_t i = 0; i < UNIT_COUNT(mine); i++)
         mine[i] = allocate(owner, cls);
     size_t held = usage().class_slabs[cls];
@@ -535,8 +535,8 @@ static void whoever_frees_many_blocks_of_a_sleeping_owner_collects_for_it(void *
     for (size_t i = 0; i < UNIT_COUNT(mine); i++) {
         release(other, mine[i]);
         size_t live = UNIT_COUNT(mine) - i;
-        CHECK(usage().class_slabs[cls] <= live / 16 + 72, "%zu slabs with %zu blocks live",
-              usage().class_slabs[cls], live);
+        CHECK(usage().class_slabs[cls] <= live / hak_class(cls)->blocks + 72,
+              "%zu slabs with %zu blocks live", usage().class_slabs[cls], live);
     }
     assert_true(counted(&other->stats.collected_for_others) > 0);
     verify_heaps();
