@@ -24,13 +24,14 @@ with open(sys.argv[1] + "/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
 """
 
-# Goes into a control group with a limit of 200 MiB, and says what is in force with so many MB live: what is expected,
-# or what it is after ten seconds. Down it comes only when nobody has waited for memory for eight ticks.
+# Goes into a control group with a limit of 200 MiB, and says what is in force with so many MB live (500 blocks of 2,112
+# bytes each): what is expected, or what it is after ten seconds. Down it comes only when nobody has waited for memory for
+# eight ticks.
 LIMITED = JOIN + """
 control = ctypes.CDLL(None).hakmem_ctl
 level = ctypes.c_uint64(99)
 kept = []
-for megabytes, expected in zip((100, 168, 193, 157, 60), sys.argv[2:]):
+for megabytes, expected in zip((100, 163, 187, 152, 60), sys.argv[2:]):
     kept = kept[:megabytes * 500] + [bytes(2000) for _ in range(megabytes * 500 - len(kept))]
     begin = time.monotonic()
     while (passed := time.monotonic() - begin) < 0.6 or (level.value != int(expected) and passed < 10):
