@@ -243,6 +243,20 @@ OURS: tuple[Benchmark, ...] = (
     large("vm", 20000, 1000, "blocks of 2 MiB"),
     large("mixed", 40000, 1500, "blocks of 64 KiB, 256 KiB and 2 MiB"),
     ours(
+        "matrix-512",
+        "large",
+        "matrix_columns 512 400",
+        "256 100",
+        "a matrix of 512 rows of 4 KiB, added up by columns",
+    ),
+    ours(
+        "matrix-2048",
+        "large",
+        "matrix_columns 2048 10",
+        "1024 3",
+        "a matrix of 2,048 rows of 16 KiB, added up by columns",
+    ),
+    ours(
         "replace_huge",
         "large",
         "replace_huge 100",
