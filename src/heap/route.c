@@ -269,16 +269,19 @@ HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
     return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
 }
 
-/* The smallest class of at least `bytes` whose blocks are all aligned: slabs begin at multiples of
- * 64 KiB. */
+/* The class that malloc takes, if all its blocks are aligned: slabs begin at multiples of 64 KiB.
+ * Else the smallest of at least `bytes` whose blocks are. */
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
     size_t size = hak_round_up(bytes + (bytes == 0), align);
-    unsigned cls = hak_class_of(size);
+    unsigned first = hak_class_of(size);
+    if (hak_class(first)->size_bytes % align == 0)
+        return first;
+    unsigned cls = first + 1;
     while (cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes % align != 0)
         cls++;
     unsigned only = HAK_CLASS_ALIGNED;
-    while (hak_class(only)->size_bytes < size)
+    while (only < HAK_CLASSES - 1 && hak_class(only)->size_bytes < size)
         only++;
     bool found = cls < HAK_CLASS_ALIGNED;
     return found && hak_class(cls)->size_bytes < hak_class(only)->size_bytes ? cls : only;

@@ -150,6 +150,26 @@ static void calloc_gives_zeroes_on_used_memory_too(void **state)
     }
 }
 
+static void aligned_blocks_are_as_small_as_their_alignment_allows(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t align, size, block;
+    } cases[] = {
+        {64, 2048, 2112},   {128, 2048, 2048},    {512, 4096, 4096},    {4096, 1, 4096},
+        {4096, 4096, 4096}, {64, 4096, 4160},     {4096, 4097, 8192},   {8192, 8192, 8192},
+        {64, 8192, 8256},   {4096, 12288, 16384}, {4096, 16384, 16384}, {4096, 20480, 32768},
+        {16, 65536, 66688}, {65536, 1, 65536},
+    };
+    for (unsigned i = 0; i < UNIT_COUNT(cases); i++) {
+        char *p = hak_heap_aligned(cases[i].align, cases[i].size);
+        size_t usable = hak_heap_usable_bytes(p);
+        CHECK(usable == cases[i].block, "%zu bytes aligned to %zu: %zu", cases[i].size,
+              cases[i].align, usable);
+        release(p);
+    }
+}
+
 static void aligned_blocks_are_aligned(void **state)
 {
     (void)state;
@@ -337,6 +357,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_size_up_to_70000_is_served),
     cmocka_unit_test(all_usable_bytes_may_be_used),
     cmocka_unit_test(calloc_gives_zeroes_on_used_memory_too),
+    cmocka_unit_test(aligned_blocks_are_as_small_as_their_alignment_allows),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(realloc_keeps_the_content),
     cmocka_unit_test(a_block_that_grows_step_by_step_keeps_its_content),
