@@ -115,10 +115,12 @@ bool hak_heap_try_collect_any(struct hak_heap *heap);
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
 /* So many blocks are free that hak_heap_freed_locked would give pages back. */
 bool hak_heap_is_emptying_locked(struct hak_heap *heap);
-/* The heap is about to take memory from the pool. Gives back what is too much. */
-void hak_heap_grows_locked(struct hak_heap *heap);
+/* The heap is about to take so much from the pool. Gives back what is too much. */
+void hak_heap_grows_locked(struct hak_heap *heap, size_t bytes);
 /* A slab that was purged is used again; any thread. */
 void hak_heap_regret_purge(const struct hak_slab *s);
+/* A slab that was purged is free as a whole; any thread. */
+void hak_heap_emptied_purged(const struct hak_slab *s);
 void hak_heap_forget_regret(void);
 /* Gives back the free pages of slabs that nobody has used for a while. */
 void hak_heap_purge_idle_locked(struct hak_heap *heap);

@@ -57,6 +57,8 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 static void slabs_release_locked(struct hak_heap *heap, struct hak_slab *s)
 {
     const struct hak_class *c = hak_class(s->cls);
+    if (HAK_UNLIKELY(s->purged_free_blocks != 0))
+        hak_heap_emptied_purged(s);
     hak_heap_disown_locked(heap, s);
     hak_store_release(&s->owner, NULL); /* ORDER: [slab-owner] */
     slabs_set_map(s, 0);
@@ -225,8 +227,8 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
     struct hak_slab *s = slabs_try_find_locked(heap, cls);
     if (s != NULL)
         return s;
-    hak_heap_grows_locked(heap);
     unsigned slots = hak_class(cls)->slots;
+    hak_heap_grows_locked(heap, slots * HAK_SLOT_BYTES);
     unsigned label = cls | slabs_density_locked(heap, cls);
     slabs_refine(cls);
     size_t slot;

@@ -223,6 +223,29 @@ static void idle_slabs_are_purged_after_a_while(void **state)
     assert_int_equal(counted(&heap->stats.purged_bytes), 14 * HAK_PAGE_BYTES);
 }
 
+/* All blocks are freed, in an order in which each slab has some in use until late, and all are
+ * wanted again: pages that went while the slabs still had blocks in use would go each time. */
+static void a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long(void **state)
+{
+    (void)state;
+    static char *p[32768]; /* 32 MiB */
+    const size_t stride = 12345;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(1024);
+    uint64_t purged[8];
+    for (unsigned round = 0; round < UNIT_COUNT(purged); round++) {
+        for (size_t i = 0; i < UNIT_COUNT(p); i++)
+            p[i] = allocate(heap, cls);
+        for (size_t i = 0; i < UNIT_COUNT(p); i++)
+            release(heap, p[i * stride % UNIT_COUNT(p)]);
+        purged[round] = counted(&heap->stats.purged_bytes);
+    }
+    assert_true(purged[0] >= (size_t)8 << 20);
+    assert_int_equal(purged[UNIT_COUNT(purged) - 1], purged[UNIT_COUNT(purged) / 2 - 1]);
+    verify_heaps();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pages_without_a_block_in_use_go_and_the_others_stay),
     cmocka_unit_test(a_block_in_each_page_keeps_them_all),
@@ -232,5 +255,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_heap_that_empties_empties_its_bins_and_makes_them_small),
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
+    cmocka_unit_test(a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long),
 };
 UNIT_MAIN(tests)
