@@ -169,7 +169,7 @@ void hak_retired_regret(size_t slots)
     size_t at = hak_load_relaxed(&hak_pool.evicted_at_slots);
     if (extra == 0 || at < hak_load_relaxed(&hak_pool.extra_from_slots))
         hak_store_relaxed(&hak_pool.extra_from_slots, at);
-    extra += regretted;
+    extra = hak_max(extra + regretted, all_regretted);
     hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
     /* Hints: of two threads' stores one may get lost. */
     hak_store_relaxed(&hak_pool.regretted_lately_slots, all_regretted);
