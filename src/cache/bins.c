@@ -15,6 +15,7 @@
 #define BIN_MAX_BYTES ((size_t)256 << 10)
 #define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
 #define BIN_MIN_BLOCKS 3u
+#define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a line longer than that */
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_REFILLS 16u
@@ -31,7 +32,7 @@ struct hak_cache_knobs hak_cache_knobs = {
 static unsigned bins_first_capacity(unsigned cls)
 {
     size_t size = hak_class(cls)->size_bytes;
-    return size <= 128 ? 31 : size <= 1024 ? 15 : size <= 8192 ? 7 : BIN_MIN_BLOCKS;
+    return size <= 128 ? 31 : size <= 1024 ? 15 : size < BIN_FEW_FROM_BYTES ? 7 : BIN_MIN_BLOCKS;
 }
 
 static size_t bins_stack_bytes(unsigned capacity)

@@ -476,6 +476,30 @@ static void what_the_bins_have_no_room_for_goes_to_the_slabs(void **state)
     verify_heaps();
 }
 
+/* The owner frees nothing itself. */
+static void bins_that_have_no_room_for_what_others_free_grow_up_to_a_bound(void **state)
+{
+    (void)state;
+    start_two();
+    const unsigned cls[2] = {hak_class_of(8000), hak_class_of(16000)};
+    for (unsigned round = 0; round < 200; round++) {
+        allocate_in_turn(owner, cls, 200);
+        for (unsigned i = 0; i < 200; i++)
+            release(other, blocks[i]);
+        hak_outbox_flush(other);
+        collect_to_bins(owner);
+        if (round == 0) {
+            assert_int_equal(owner->classes[cls[0]].capacity, 7);
+            assert_int_equal(owner->classes[cls[1]].capacity, 3);
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) { /* the first capacity that reaches 128 KiB */
+        size_t bytes = owner->classes[cls[i]].capacity * (size_t)hak_class(cls[i])->size_bytes;
+        assert_in_range(bytes, 128 << 10, 256 << 10);
+    }
+    verify_heaps();
+}
+
 static void neighbours_go_to_their_slab(void **state)
 {
     (void)state;
@@ -603,6 +627,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_second_remote_free_of_a_block_whose_slab_is_gone_is_a_double_free),
     cmocka_unit_test(blocks_without_a_neighbour_go_to_the_bins_of_their_owner),
     cmocka_unit_test(what_the_bins_have_no_room_for_goes_to_the_slabs),
+    cmocka_unit_test(bins_that_have_no_room_for_what_others_free_grow_up_to_a_bound),
     cmocka_unit_test(neighbours_go_to_their_slab),
     cmocka_unit_test(a_refill_takes_what_came_to_the_bin_from_others),
     cmocka_unit_test(a_second_remote_free_is_found_when_it_leaves_the_bin_of_the_owner),
