@@ -39,6 +39,16 @@ static void a_fresh_thread_takes_a_page_of_a_class_and_no_more(void **state)
     }
 }
 
+static void the_first_stacks_of_all_classes_fit_into_the_heap(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        allocate(heap, cls);
+    assert_in_range(heap->arena_used_bytes, HAK_STACK_ARENA_BYTES - 256, HAK_STACK_ARENA_BYTES);
+}
+
 static void the_block_freed_last_is_allocated_first(void **state)
 {
     (void)state;
@@ -445,6 +455,7 @@ static void a_block_never_given_out_is_found_when_the_bin_is_drained(void **stat
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_bin_is_filled_in_ascending_order),
     cmocka_unit_test(a_fresh_thread_takes_a_page_of_a_class_and_no_more),
+    cmocka_unit_test(the_first_stacks_of_all_classes_fit_into_the_heap),
     cmocka_unit_test(the_block_freed_last_is_allocated_first),
     cmocka_unit_test(an_overflow_gives_the_oldest_blocks_back),
     cmocka_unit_test(a_thread_that_only_allocates_keeps_small_bins),
