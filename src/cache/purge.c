@@ -4,18 +4,21 @@
  * full of them can go back to the system while the slab stays: what a few long-lived blocks would
  * pin is a page each, not a slab each.
  *
- * A heap does this when the free blocks in its slabs exceed what is in use (4 MiB at least; a
- * knob), and again when they have grown by as much: before it takes memory from the pool, or, while
- * it only frees, from three times as much on; and for slabs in which nothing has changed for
- * some seconds. Who frees all that it has will soon have slabs that are free as a whole, and
- * nothing grows meanwhile. (Without this difference 1,600 blocks of 16 KiB, allocated and freed
- * again and again, take ten times as long, as half of them was given back each time.) Slabs that
- * are used again after that were purged wrongly: the step rises by their size. So were slabs that
- * were free as a whole soon afterwards, as far as heaps take memory from the pool again: they would
- * have been kept as they were, and what a heap that only frees waits for rises by their size. (With
- * the same for heaps that grow a program with phases held a fifth more.) Both rises are halved
- * every few seconds. (With a step of an eighth of what is in use a program with phases took
- * 85,000 calls instead of 35,000, and held no less.)
+ * A heap does this before it takes memory from the pool when the free blocks in its slabs exceed a
+ * quarter of what is in use (4 MiB at least; a knob), and again when they have grown by as much;
+ * while it only frees, when they exceed three times what is in use; and for slabs in which nothing
+ * has changed for some seconds. Who frees all that it has will soon have slabs that are free as a
+ * whole, and nothing grows meanwhile. (Without this difference 1,600 blocks of 16 KiB, allocated
+ * and freed again and again, take ten times as long, as half of them was given back each time.)
+ * Blocks that are replaced by larger ones leave a few behind in each slab of the size before:
+ * 20,000 arrays that double held 49 MB when the heap waited until as much was free as in use, and
+ * hold 38, in the same time.
+ *
+ * Slabs that are used again after that were purged wrongly: both thresholds rise by their size. So
+ * were slabs that were free as a whole soon afterwards, as far as heaps take memory from the pool
+ * again: they would have been kept as they were. For those only the threshold of a heap that frees
+ * rises. (With the other one, too, a program with phases held a fifth more.) The rises are halved
+ * every few seconds.
  *
  * A page costs a call to give back and a page fault to have again, so one that lies alone between
  * pages in use goes only when its slab is idle or malloc_trim asks for it. (With single pages that
@@ -26,9 +29,9 @@
 #include "cache/cache_internal.h"
 
 #define SPARE_LITTLE_BYTES ((size_t)1 << 20)
-#define SPARE_LITTLE_SHARE 4 /* of what is in use */
-#define BUSY_LEAST_PAGES 2u  /* side by side */
-#define STEPS_TO_FREE 3u     /* before a heap that only frees does it */
+#define GROWING_SHARE 4u    /* of what is in use */
+#define BUSY_LEAST_PAGES 2u /* side by side */
+#define STEPS_TO_FREE 3u    /* before a heap that only frees does it */
 
 /* All heaps': a purged slab may change its owner. */
 static _Atomic(size_t) purge_regret_bytes;
@@ -62,13 +65,14 @@ void hak_heap_forget_regret(void)
     hak_store_relaxed(&purge_regret_bytes, hak_load_relaxed(&purge_regret_bytes) / 2);
 }
 
-static size_t purge_step(const struct hak_heap *heap)
+/* So many bytes, or one `share`-th of what is in use, whichever is more. */
+static size_t purge_step(const struct hak_heap *heap, size_t share)
 {
     size_t spare = hak_load_relaxed(&hak_cache_knobs.spare_bytes);
     size_t used = heap->slab_bytes - heap->free_bytes;
     if (HAK_UNLIKELY(spare < SPARE_LITTLE_BYTES)) /* a policy knows that it pays */
-        return hak_max(spare, used / SPARE_LITTLE_SHARE);
-    return hak_max(spare, used) + hak_load_relaxed(&purge_regret_bytes);
+        return hak_max(spare, used / GROWING_SHARE);
+    return hak_max(spare, used / share) + hak_load_relaxed(&purge_regret_bytes);
 }
 
 /* Nothing has changed in the slab since this was asked last. */
@@ -105,7 +109,7 @@ static void purge_busy_locked(struct hak_heap *heap)
 
 bool hak_heap_is_emptying_locked(struct hak_heap *heap)
 {
-    return purge_is_due_locked(heap, STEPS_TO_FREE * purge_step(heap) +
+    return purge_is_due_locked(heap, STEPS_TO_FREE * purge_step(heap, 1) +
                                          hak_load_relaxed(&purge_haste_bytes));
 }
 
@@ -119,7 +123,7 @@ void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes)
 void hak_heap_grows_locked(struct hak_heap *heap, size_t bytes)
 {
     purge_regret_haste(bytes);
-    if (HAK_UNLIKELY(purge_is_due_locked(heap, purge_step(heap))))
+    if (HAK_UNLIKELY(purge_is_due_locked(heap, purge_step(heap, GROWING_SHARE))))
         purge_busy_locked(heap);
 }
 

@@ -140,6 +140,29 @@ static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
     assert_int_equal(heap->slab_bytes, 0);
 }
 
+static void a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free(void **state)
+{
+    (void)state;
+    static char *p[32768]; /* 32 MiB */
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(1024);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        p[i] = allocate(heap, cls);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        if (i % 64 < 12) /* 6 of 26 MiB */
+            release(heap, p[i]);
+    allocate(heap, hak_class_of(500));
+    assert_int_equal(counted(&heap->stats.purged_bytes), 0);
+    for (size_t i = 0; i < UNIT_COUNT(p); i++)
+        if (i % 64 >= 12 && i % 64 < 20) /* 10 of 22 */
+            release(heap, p[i]);
+    assert_int_equal(counted(&heap->stats.purged_bytes), 0);
+    allocate(heap, hak_class_of(300));
+    assert_true(counted(&heap->stats.purged_bytes) >= (size_t)4 << 20);
+    verify_heaps();
+}
+
 /* What lies in a bin keeps a page for each block, and a large bin would soon hold as much again. */
 static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **state)
 {
@@ -252,6 +275,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_never_carved_goes_with_the_end),
     cmocka_unit_test(a_refused_purge_loses_nothing),
     cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),
+    cmocka_unit_test(a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free),
     cmocka_unit_test(a_heap_that_empties_empties_its_bins_and_makes_them_small),
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
