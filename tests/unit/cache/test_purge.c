@@ -115,24 +115,34 @@ static void a_refused_purge_loses_nothing(void **state)
     assert_true(is_marked(p[0], 512, 0) && is_marked(p[127], 512, 127));
 }
 
+static char *all[32768]; /* 32 MiB of blocks of 1 KiB */
+
+static void allocate_all(struct hak_heap *heap)
+{
+    for (size_t i = 0; i < UNIT_COUNT(all); i++) {
+        all[i] = allocate(heap, hak_class_of(1024));
+        memset(all[i], 1, 1024);
+    }
+}
+
+/* The ones from `from` to `to` of each 64. */
+static void release_of_64(struct hak_heap *heap, size_t from, size_t to)
+{
+    for (size_t i = 0; i < UNIT_COUNT(all); i++)
+        if (i % 64 >= from && i % 64 <= to)
+            release(heap, all[i]);
+}
+
 static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
 {
     (void)state;
     start();
     struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(1024);
-    static char *p[32768]; /* 32 MiB */
-    for (size_t i = 0; i < UNIT_COUNT(p); i++) {
-        p[i] = allocate(heap, cls);
-        memset(p[i], 1, 1024);
-    }
+    allocate_all(heap);
     assert_int_equal(counted(&heap->stats.purged_bytes), 0);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        if (i % 64 != 0)
-            release(heap, p[i]);
+    release_of_64(heap, 1, 63);
     assert_true(counted(&heap->stats.purged_bytes) >= (size_t)16 << 20);
-    for (size_t i = 0; i < UNIT_COUNT(p); i += 64)
-        release(heap, p[i]);
+    release_of_64(heap, 0, 0);
     verify_heaps();
     hak_cache_flush(heap);
     assert_nothing_held();
@@ -143,20 +153,13 @@ static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
 static void a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free(void **state)
 {
     (void)state;
-    static char *p[32768]; /* 32 MiB */
     start();
     struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(1024);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        p[i] = allocate(heap, cls);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        if (i % 64 < 12) /* 6 of 26 MiB */
-            release(heap, p[i]);
+    allocate_all(heap);
+    release_of_64(heap, 0, 11); /* 6 of 26 MiB */
     allocate(heap, hak_class_of(500));
     assert_int_equal(counted(&heap->stats.purged_bytes), 0);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        if (i % 64 >= 12 && i % 64 < 20) /* 10 of 22 */
-            release(heap, p[i]);
+    release_of_64(heap, 12, 19); /* 10 of 22 */
     assert_int_equal(counted(&heap->stats.purged_bytes), 0);
     allocate(heap, hak_class_of(300));
     assert_true(counted(&heap->stats.purged_bytes) >= (size_t)4 << 20);
@@ -167,13 +170,11 @@ static void a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free(vo
 static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **state)
 {
     (void)state;
-    static char *p[32768]; /* 32 MiB */
     static char *others[600];
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(1024), other = hak_class_of(64);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        p[i] = allocate(heap, cls);
+    allocate_all(heap);
     for (unsigned round = 0; round < 40; round++) {
         for (unsigned i = 0; i < UNIT_COUNT(others); i++)
             others[i] = allocate(heap, other);
@@ -185,16 +186,16 @@ static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **sta
     size_t i = 0;
     while (counted(&heap->stats.purged_bytes) == 0) {
         assert_int_equal(heap->classes[other].capacity, large);
-        MUST(i < UNIT_COUNT(p));
+        MUST(i < UNIT_COUNT(all));
         if (i % 64 != 0)
-            release(heap, p[i]);
+            release(heap, all[i]);
         i++;
     }
     assert_true(heap->classes[other].capacity < 100);
     assert_int_equal(hak_bin_blocks(heap, other), 0);
     assert_in_range(hak_bin_blocks(heap, cls), 0, 1);
-    for (; i < UNIT_COUNT(p); i++)
-        release(heap, p[i]);
+    for (; i < UNIT_COUNT(all); i++)
+        release(heap, all[i]);
     for (i = 0; i < UNIT_COUNT(others); i++)
         others[i] = allocate(heap, other);
     verify_heaps();
@@ -205,16 +206,12 @@ static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **sta
 static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **state)
 {
     (void)state;
-    static char *p[32768]; /* 32 MiB */
     static char *others[128];
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(1024);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        p[i] = allocate(heap, cls);
-    for (size_t i = 0; i < UNIT_COUNT(p); i++)
-        if (i % 64 != 0)
-            release(heap, p[i]);
+    allocate_all(heap);
+    release_of_64(heap, 1, 63);
     fill_and_free(heap, others, keep_first_and_last);
     uint64_t purged = counted(&heap->stats.purged_bytes);
     assert_true(purged != 0);
@@ -251,17 +248,14 @@ static void idle_slabs_are_purged_after_a_while(void **state)
 static void a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long(void **state)
 {
     (void)state;
-    static char *p[32768]; /* 32 MiB */
     const size_t stride = 12345;
     start();
     struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(1024);
     uint64_t purged[8];
     for (unsigned round = 0; round < UNIT_COUNT(purged); round++) {
-        for (size_t i = 0; i < UNIT_COUNT(p); i++)
-            p[i] = allocate(heap, cls);
-        for (size_t i = 0; i < UNIT_COUNT(p); i++)
-            release(heap, p[i * stride % UNIT_COUNT(p)]);
+        allocate_all(heap);
+        for (size_t i = 0; i < UNIT_COUNT(all); i++)
+            release(heap, all[i * stride % UNIT_COUNT(all)]);
         purged[round] = counted(&heap->stats.purged_bytes);
     }
     assert_true(purged[0] >= (size_t)8 << 20);
