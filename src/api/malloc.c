@@ -39,7 +39,7 @@ static void *malloc_refuse_size(size_t bytes)
     return malloc_refuse(ENOMEM);
 }
 
-HAK_PUBLIC void *hakmem_malloc(size_t size)
+HAK_FAST HAK_PUBLIC void *hakmem_malloc(size_t size)
 {
     return api_malloc(size);
 }
@@ -54,7 +54,7 @@ static HAK_NOINLINE void *malloc_operator_slow(size_t size, void *(*failed)(size
     return p != NULL ? p : failed(size);
 }
 
-void *hak_operator_new(size_t size, void *(*failed)(size_t size))
+HAK_FAST void *hak_operator_new(size_t size, void *(*failed)(size_t size))
 {
     void *p = hak_heap_try_malloc(size);
     return HAK_LIKELY(p != NULL) ? p : malloc_operator_slow(size, failed);
@@ -68,7 +68,7 @@ static HAK_NOINLINE void malloc_free_slow(void *p)
         hak_foreign_free(p);
 }
 
-HAK_PUBLIC void hakmem_free(void *p)
+HAK_FAST HAK_PUBLIC void hakmem_free(void *p)
 {
     if (HAK_HARDENED)
         hak_hard_free(p, hak_foreign_free);

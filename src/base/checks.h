@@ -33,6 +33,10 @@
 
 #define HAK_CACHE_LINE 64
 
+/* On functions whose fast path is about as long as a cache line: it lies in as few as it can,
+ * wherever the linker puts it. (A loop of malloc(64) and free takes up to 8% longer else.) */
+#define HAK_FAST __attribute__((aligned(HAK_CACHE_LINE)))
+
 /* The public functions are named hakmem_x; in the libraries that replace malloc each has its usual
  * name as an alias. */
 #ifndef HAK_INTERPOSE
