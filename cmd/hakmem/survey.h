@@ -58,7 +58,7 @@ enum hak_seen_bits { HAK_SEEN_FREE, HAK_SEEN_IN_BIN, HAK_SEEN_WAITING, HAK_SEEN_
 struct hak_slab_seen {
     struct hak_sample_seen sample;
     uint32_t lifetime_sample; /* a block whose end the process waits for: its place + 1; 0: none */
-    uint32_t colour_bytes;    /* where in its first slot a large block begins */
+    uint32_t colour_bytes;    /* where in its first slot the first block begins */
     uint64_t first_slot;
     unsigned slots;
     unsigned cls;         /* HAK_CLASSES: a large block */

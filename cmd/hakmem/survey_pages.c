@@ -155,7 +155,7 @@ static void count_blocks(struct count *c, struct hak_slab_seen *s, const uint64_
     count_read_words(c, s);
     for (unsigned block = 0; block < k->blocks; block++) {
         uint64_t asked;
-        uint64_t from = (uint64_t)block * k->size_bytes;
+        uint64_t from = s->colour_bytes + (uint64_t)block * k->size_bytes;
         uint64_t to = from + k->size_bytes;
         enum hak_block_state state = count_state(c, s, block, &asked);
         enum hak_line line = count_line_of(state);
@@ -174,9 +174,9 @@ static void count_blocks(struct count *c, struct hak_slab_seen *s, const uint64_
             lines[line].virtual_bytes += k->size_bytes;
         }
     }
-    uint64_t end = (uint64_t)k->blocks * k->size_bytes; /* behind the last block */
+    uint64_t blocks = (uint64_t)k->blocks * k->size_bytes; /* the rest is before and behind them */
     lines[HAK_LINE_FREE_IN_SLABS].resident_bytes += s->resident_bytes - counted;
-    lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += s->slots * HAK_SLOT_BYTES - end;
+    lines[HAK_LINE_FREE_IN_SLABS].virtual_bytes += s->slots * HAK_SLOT_BYTES - blocks;
 }
 
 static void count_class(struct count *c, const struct hak_slab_seen *s)

@@ -175,7 +175,12 @@ static bool walk_slab(struct walk *w, uint64_t slot, uint32_t entry)
     const struct hak_slab *s = walk_record(w, slot);
     if (s == NULL || s->cls != cls || hak_load_relaxed(&s->carved) > c->blocks)
         return false;
+    uint64_t slab = hak_load_relaxed(&w->image->space.base) + (slot << HAK_SLOT_SHIFT);
+    uint64_t colour = (uint64_t)(uintptr_t)s->base - slab;
+    if (colour > c->slots * HAK_SLOT_BYTES - (uint64_t)c->blocks * c->size_bytes)
+        return false;
     struct hak_slab_seen *seen = walk_add_slab(w, slot, c->slots, cls);
+    seen->colour_bytes = (uint32_t)colour;
     uint32_t number = entry >> HAK_TAG_SHIFT;
     seen->heap = number <= w->most_number ? w->heap_of_number[number] : UINT32_MAX;
     seen->carved = hak_load_relaxed(&s->carved);
@@ -322,9 +327,10 @@ static struct hak_slab_seen *walk_slab_at(struct walk *w, uint64_t address)
     return s->cls < HAK_CLASSES && s->bits != NULL ? s : NULL;
 }
 
-static uint64_t walk_address(const struct walk *w, const struct hak_slab_seen *s)
+static uint64_t walk_first_block(const struct walk *w, const struct hak_slab_seen *s)
 {
-    return hak_load_relaxed(&w->image->space.base) + (s->first_slot << HAK_SLOT_SHIFT);
+    uint64_t base = hak_load_relaxed(&w->image->space.base);
+    return base + (s->first_slot << HAK_SLOT_SHIFT) + s->colour_bytes;
 }
 
 /* Marks the block at this address in one of the slab's bitmaps. False: it was never carved. */
@@ -332,7 +338,7 @@ static bool walk_mark(const struct walk *w, struct hak_slab_seen *s, uint64_t at
                       enum hak_seen_bits which)
 {
     const struct hak_class *c = hak_class(s->cls);
-    uint64_t block = (at - walk_address(w, s)) / c->size_bytes;
+    uint64_t block = (at - walk_first_block(w, s)) / c->size_bytes;
     if (block >= s->carved)
         return false;
     s->bits[(size_t)which * hak_slab_words(c) + block / 64] |= UINT64_C(1) << (block % 64);

@@ -171,7 +171,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[680];
+    char apart[360];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

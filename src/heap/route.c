@@ -269,16 +269,23 @@ HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
     return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
 }
 
-/* The class that malloc takes, if all its blocks are aligned: slabs begin at multiples of 64 KiB.
+/* All blocks of the class are aligned: slabs begin at multiples of 64 KiB. */
+static bool route_is_aligned(unsigned cls, size_t align)
+{
+    const struct hak_class *c = hak_class(cls);
+    return c->size_bytes % align == 0 && (align <= HAK_CACHE_LINE || c->colour_step == 0);
+}
+
+/* The class that malloc takes, if all its blocks are aligned.
  * Else the smallest of at least `bytes` whose blocks are. */
 static unsigned route_aligned_class(size_t align, size_t bytes)
 {
     size_t size = hak_round_up(bytes + (bytes == 0), align);
     unsigned first = hak_class_of(size);
-    if (hak_class(first)->size_bytes % align == 0)
+    if (route_is_aligned(first, align))
         return first;
     unsigned cls = first + 1;
-    while (cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes % align != 0)
+    while (cls < HAK_CLASS_ALIGNED && !route_is_aligned(cls, align))
         cls++;
     unsigned only = HAK_CLASS_ALIGNED;
     while (only < HAK_CLASSES - 1 && hak_class(only)->size_bytes < size)

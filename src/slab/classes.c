@@ -5,13 +5,37 @@
 
 #define MOST_SLOTS 16u
 #define APART_LEAST ((size_t)2048)
-#define PARTS_SLOTS 4u
-#define PARTS_FROM 56u /* the first class that is a part of PARTS_SLOTS slots */
-static const uint8_t parts[] = {28, 26, 24, 22, 20, 18, 16, 15, 14, 13,
-                                12, 11, 10, 9,  8,  7,  6,  5,  4};
-_Static_assert(PARTS_FROM + sizeof parts == HAK_CLASS_ALIGNED, "a quarter is 64 KiB");
+#define LARGE_FROM 56u /* the first class above 8 KiB and a line */
+
+/* Some 28th, 26th ... of four slots, so that 1 KiB or nearly so is left in a slab for colours; and
+ * 16, 32 and 64 KiB with a few lines more, of which the first two have a class below them for what
+ * is not just of their size. */
+static const struct {
+    uint32_t size_bytes;
+    bool fine;
+} large[] = {
+    {9216, false},  {9984, true},   {10752, false}, {11776, true},  {12800, false}, {14336, true},
+    {16128, false}, {16448, false}, {17408, true},  {18560, false}, {20096, true},  {21504, false},
+    {23680, true},  {25984, false}, {28928, true},  {32384, false}, {32832, false}, {37248, true},
+    {43392, false}, {52224, true},  {66688, false},
+};
+_Static_assert(LARGE_FROM + sizeof large / sizeof large[0] == HAK_CLASS_ALIGNED,
+               "all classes but those for aligned blocks");
 
 struct hak_class_tables hak_tables HAK_RARELY_USED; /* not without a heap */
+
+/* Not in the hardened build, where an address is all that the words of a slab's blocks are found
+ * by. Nor up to 1 KiB: a page has many blocks there, and who wants 128 bytes aligned to 128 must
+ * not get 256. */
+static void classes_colour(struct hak_class *c)
+{
+    size_t slab_bytes = c->slots * HAK_SLOT_BYTES;
+    size_t slack = slab_bytes - (size_t)c->blocks * c->size_bytes;
+    if (HAK_HARDENED || c->size_bytes <= HAK_TINY_MAX)
+        return;
+    c->colour_shift = (uint8_t)hak_log2_floor(slab_bytes);
+    c->colour_step = (uint16_t)(slack / (HAK_COLOURS - 1));
+}
 
 /* As many slots as it takes that what a slab's tail wastes is a sixteenth at most: one to four, and
  * for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15 of them begin at 15
@@ -31,10 +55,10 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
     c->even_bits = hak_ctz64(size);
     c->inverse = hak_inverse64(size >> c->even_bits);
     c->fine = fine;
+    classes_colour(c);
 }
 
-/* A power of two, and a line of the cache more. Up to 8 KiB: the larger ones would need longer
- * slabs, and more memory. */
+/* A power of two, and a line of the cache more. */
 static size_t classes_apart(size_t size)
 {
     return size >= APART_LEAST && hak_is_pow2(size) ? size + HAK_CACHE_LINE : size;
@@ -44,13 +68,11 @@ static size_t classes_bytes(unsigned cls)
 {
     if (cls < 8)
         return (cls + 1) * (size_t)16;
-    if (cls < PARTS_FROM) /* the n-th eighth of a doubling behind its beginning */
+    if (cls < LARGE_FROM) /* the n-th eighth of a doubling behind its beginning */
         return classes_apart((cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1)));
-    if (cls >= HAK_CLASS_ALIGNED)
-        return cls == HAK_CLASSES - 1 ? HAK_SLOT_BYTES : APART_LEAST << (cls - HAK_CLASS_ALIGNED);
-    if (cls == HAK_CLASS_ALIGNED - 1)
-        return HAK_SMALL_MAX;
-    return hak_round_down(PARTS_SLOTS * HAK_SLOT_BYTES / parts[cls - PARTS_FROM], 128);
+    if (cls < HAK_CLASS_ALIGNED)
+        return large[cls - LARGE_FROM].size_bytes;
+    return APART_LEAST << (cls - HAK_CLASS_ALIGNED);
 }
 
 static void classes_place(unsigned cls, size_t *tiny, size_t *small)
@@ -71,7 +93,7 @@ void hak_classes_start(void)
     size_t tiny = 0;
     size_t small = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
-        bool fine = cls >= PARTS_FROM && (cls - PARTS_FROM) % 2 == 1 && cls < HAK_CLASS_ALIGNED;
+        bool fine = cls >= LARGE_FROM && cls < HAK_CLASS_ALIGNED && large[cls - LARGE_FROM].fine;
         classes_describe(cls, classes_bytes(cls), fine);
         classes_place(cls, &tiny, &small);
     }

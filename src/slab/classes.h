@@ -5,10 +5,13 @@
  * quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
- * Blocks of just 2, 4, 8 or 64 KiB side by side would have the first bytes of all of them, and of
- * all their pages, in the same few sets of the caches, which hold some eight lines each. So those
- * classes are a cache line longer, the last 18 lines: see "Powers of two" in docs/performance.md.
- * Behind them come classes of just these sizes, for aligned blocks.
+ * Blocks of just 2, 4, 8, 16, 32 or 64 KiB side by side would have the first bytes of all of them,
+ * and of all their pages, in the same few sets of the caches, which hold some eight lines each. So
+ * those classes are a cache line longer, the last 18 lines. Behind them come classes of just these
+ * sizes, for aligned blocks. For the same reason the first block of a slab begins at another line
+ * in each of 32 neighbouring slabs (slab colouring: Bonwick, "The Slab Allocator", 1994, section
+ * 4.3), as far as what a slab has left behind its last block allows. See "Where blocks begin" in
+ * docs/performance.md.
  *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
@@ -21,7 +24,7 @@
 
 #include "space/space.h"
 
-#define HAK_CLASSES 79u
+#define HAK_CLASSES 83u
 #define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
 /* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
 #define HAK_METERED_CLASSES 32u
@@ -32,7 +35,7 @@ _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
-#define HAK_CLASS_ALIGNED (HAK_CLASSES - 4u) /* the first of those for aligned blocks alone */
+#define HAK_CLASS_ALIGNED (HAK_CLASSES - 6u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 /* A set of classes, a bit each. */
@@ -51,6 +54,8 @@ struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t even_bits;   /* size == odd << even_bits */
     uint64_t inverse;     /* odd * inverse == 1, modulo 2^64 */
     bool fine;            /* its sizes go to the next class until hak_classes_refine */
+    uint8_t colour_shift; /* see hak_class_colour_bytes */
+    uint16_t colour_step; /* 0: every slab's first block begins where the slab does */
 };
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
@@ -98,6 +103,15 @@ static inline uint8_t hak_kind_shown(uint8_t kind)
 static inline const struct hak_class *hak_class(unsigned cls)
 {
     return &hak_tables.classes[cls];
+}
+
+#define HAK_COLOURS 32u
+
+/* Where in the slab that contains an address the first block begins; a multiple of a cache line. */
+static inline size_t hak_class_colour_bytes(const struct hak_class *c, uintptr_t address)
+{
+    size_t colour = (address >> c->colour_shift) * 13 % HAK_COLOURS; /* neighbours lie far apart */
+    return hak_round_down(colour * c->colour_step, HAK_CACHE_LINE);
 }
 
 /* offset / size where that is exact, else more than any number of blocks; also for offsets of

@@ -37,7 +37,8 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     const struct hak_class *c = hak_class(cls);
     struct hak_slab *s = hak_slab_record(slot);
     s->next = s->prev = NULL;
-    s->base = hak_slot_address(slot);
+    char *slab = hak_slot_address(slot);
+    s->base = slab + hak_class_colour_bytes(c, (uintptr_t)slab);
     s->cls = (uint8_t)cls;
     s->first_word = 0;
     s->zero = zero;
@@ -127,9 +128,10 @@ static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, v
     unsigned end = (unsigned)hak_min(carved + most, c->blocks);
     if (s->zero &&
         most <= CARVE_BY_PAGES) { /* the block that reaches into the next page is the last */
-        size_t begin = (size_t)carved * c->size_bytes;
+        size_t colour = (uintptr_t)s->base & c->offset_mask;
+        size_t begin = colour + (size_t)carved * c->size_bytes;
         size_t page_end = hak_round_up(begin + 1, HAK_PAGE_BYTES);
-        end = (unsigned)hak_min(end, (page_end - 1) / c->size_bytes + 1);
+        end = (unsigned)hak_min(end, (page_end - 1 - colour) / c->size_bytes + 1);
     }
     slab_list_blocks(out, s->base + (size_t)carved * c->size_bytes, end - carved, c->size_bytes);
     hak_store_relaxed(&s->carved, (uint16_t)end);
@@ -195,15 +197,20 @@ size_t hak_slab_purge_owner(struct hak_slab *s, unsigned least_pages)
     unsigned free = hak_load_relaxed(&s->free_blocks);
     size_t least = least_pages * HAK_PAGE_BYTES;
     size_t purged = 0;
+    char *slab = hak_slot_address(hak_slab_slot(s));
+    size_t colour = (size_t)(s->base - slab);
     if ((free == s->purged_free_blocks && least_pages >= s->purged_least_pages) ||
         (size_t)free * c->size_bytes < least)
         return 0;
     for (unsigned at = slab_next(s, 0, carved, true); at < carved;) {
         unsigned end = slab_next(s, at, carved, false);
-        size_t from = hak_round_up((size_t)at * c->size_bytes, HAK_PAGE_BYTES);
-        size_t to = end == carved ? c->slots * HAK_SLOT_BYTES /* and what was never carved */
-                                  : hak_round_down((size_t)end * c->size_bytes, HAK_PAGE_BYTES);
-        if (from + least <= to && hak_os_purge(s->base + from, to - from) == 0)
+        /* Before the first block is nobody's, and behind the last that was carved. */
+        size_t from =
+            at == 0 ? 0 : hak_round_up(colour + (size_t)at * c->size_bytes, HAK_PAGE_BYTES);
+        size_t to = end == carved
+                        ? c->slots * HAK_SLOT_BYTES
+                        : hak_round_down(colour + (size_t)end * c->size_bytes, HAK_PAGE_BYTES);
+        if (from + least <= to && hak_os_purge(slab + from, to - from) == 0)
             purged += to - from;
         at = slab_next(s, end, carved, true);
     }
@@ -240,8 +247,9 @@ _Noreturn void hak_misuse(enum hak_misuse what, const void *p, unsigned cls)
 
 void hak_slab_no_block(unsigned cls, const void *p)
 {
-    size_t offset = (uintptr_t)p & hak_class(cls)->offset_mask;
-    bool inside = offset % hak_class(cls)->size_bytes != 0;
+    const struct hak_class *c = hak_class(cls);
+    size_t offset = ((uintptr_t)p & c->offset_mask) - hak_class_colour_bytes(c, (uintptr_t)p);
+    bool inside = offset < (size_t)c->blocks * c->size_bytes && offset % c->size_bytes != 0;
     hak_misuse(inside ? HAK_INTERIOR_FREE : HAK_NEVER_ALLOCATED, p, cls);
 }
 

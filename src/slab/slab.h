@@ -35,7 +35,7 @@ _Noreturn void hak_slab_no_block(unsigned cls, const void *p);
 struct hak_slab {
     /* Owner: under the lock of the owning heap. */
     struct hak_slab *next, *prev;
-    char *base;
+    char *base;                   /* of the first block: see hak_class_colour_bytes */
     _Atomic(uint64_t) *free_bits; /* atomic because walkers may look; one writer */
     union {
         _Atomic(uint64_t) free_word;    /* the bits themselves where they are inline */
@@ -116,7 +116,8 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
 static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
 {
     const struct hak_class *c = hak_class(cls);
-    uint64_t index = hak_block_index(c, (uintptr_t)p & c->offset_mask);
+    size_t offset = (uintptr_t)p & c->offset_mask;
+    uint64_t index = hak_block_index(c, offset - hak_class_colour_bytes(c, (uintptr_t)p));
     if (HAK_UNLIKELY(index >= c->blocks))
         hak_slab_no_block(cls, p);
     return (unsigned)index;
@@ -126,7 +127,7 @@ static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
  * return. */
 static inline void hak_slab_put_owner(struct hak_slab *s, const struct hak_class *c, void *block)
 {
-    uint64_t index = hak_block_index(c, (uintptr_t)block & c->offset_mask);
+    uint64_t index = hak_block_index(c, (uintptr_t)block - (uintptr_t)s->base);
     if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))
         hak_slab_no_block(s->cls, block);
     _Atomic(uint64_t) *word = &s->free_bits[index / 64];

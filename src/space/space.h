@@ -44,7 +44,7 @@ struct hak_note {
 /* A map entry: owner tag in the upper 24 bits, kind in the lower 8. 0: nothing of ours begins here.
  * Kinds below HAK_KIND_CLASSES are size classes, twice the class number (so that the fast path
  * scales it for free). */
-#define HAK_KIND_CLASSES 160u
+#define HAK_KIND_CLASSES 192u
 #define HAK_KIND_LARGE 0xE0u
 #define HAK_KIND_HUGE 0xE1u
 #define HAK_KIND_KEPT 0x08u /* hardened build: with one of these two, freed and in quarantine */

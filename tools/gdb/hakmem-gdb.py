@@ -163,12 +163,13 @@ def place_text(state, slot):
 
 def describe_slab(state, address, slot, cls):
     """An address in a slab of a size class."""
-    slab = Slab(state, state.slab_record(slot & ~(Class(state, cls).slots - 1)))
+    first_slot = slot & ~(Class(state, cls).slots - 1)
+    slab = Slab(state, state.slab_record(first_slot))
     known = threads()
     index, offset = divmod(address - slab.base, slab.cls.size)
     used = slab.carved - slab.free_blocks
-    head = f"{address:#x} is behind the last block of a slab: nobody's"
-    if index < slab.cls.blocks:
+    head = f"{address:#x} is before the first or behind the last block of a slab: nobody's"
+    if 0 <= index < slab.cls.blocks:
         block = slab.base + index * slab.cls.size
         yield f"{address:#x} is {offset_text(offset)} of a block of {slab.cls.size} bytes"
         yield f"  block   {block:#x}, number {index} of {slab.cls.blocks}"
@@ -177,7 +178,7 @@ def describe_slab(state, address, slot, cls):
         yield head
     yield f"  class   {slab.cls.cls}, {slab.cls.size} bytes"
     yield (
-        f"  slab    {slab.base:#x}, {slab.cls.slots * state.slot_bytes >> 10} KiB, {used} of "
+        f"  slab    {state.address(first_slot):#x}, {slab.cls.slots * state.slot_bytes >> 10} KiB, {used} of "
         f"{slab.cls.blocks} blocks in use or in bins; {place_text(state, slot)}"
     )
     yield f"  heap    {heap_text(state, slab.owner, known)}"

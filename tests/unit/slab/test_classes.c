@@ -62,10 +62,10 @@ static void one_class_may_be_refined_alone(void **state)
     hak_classes_start();
     unsigned cls = hak_class_of(30000);
     hak_classes_refine(cls);
-    assert_int_equal(hak_class_of(29056), cls - 1); /* a ninth of 256 KiB */
-    assert_int_equal(hak_class_of(29057), cls);
-    assert_int_equal(hak_class_of(26112), cls - 2);
-    assert_int_equal(hak_class_of(23000), hak_class_of(26112));
+    assert_int_equal(hak_class_of(28928), cls - 1); /* some ninth of 256 KiB */
+    assert_int_equal(hak_class_of(28929), cls);
+    assert_int_equal(hak_class_of(25984), cls - 2);
+    assert_int_equal(hak_class_of(23000), hak_class_of(25984));
 }
 
 static void before_the_start_every_size_has_class_0(void **state)
@@ -81,7 +81,7 @@ static void classes_ascend_in_multiples_of_the_alignment(void **state)
     hak_classes_start();
     assert_int_equal(hak_class(0)->size_bytes, HAK_ALIGNMENT);
     assert_int_equal(hak_class(HAK_CLASS_ALIGNED - 1)->size_bytes, HAK_SMALL_MAX);
-    const size_t only_aligned[] = {2048, 4096, 8192, HAK_SLOT_BYTES};
+    const size_t only_aligned[] = {2048, 4096, 8192, 16384, 32768, HAK_SLOT_BYTES};
     assert_int_equal(HAK_CLASSES - HAK_CLASS_ALIGNED, UNIT_COUNT(only_aligned));
     for (unsigned i = 0; i < UNIT_COUNT(only_aligned); i++)
         assert_int_equal(hak_class(HAK_CLASS_ALIGNED + i)->size_bytes, only_aligned[i]);
@@ -92,19 +92,47 @@ static void classes_ascend_in_multiples_of_the_alignment(void **state)
     }
 }
 
+/* Lines of a page at which blocks of neighbouring slabs begin. */
+static unsigned places_of_blocks(const struct hak_class *c, unsigned slabs)
+{
+    uint64_t lines = 0;
+    size_t slab = c->slots * HAK_SLOT_BYTES;
+    for (uintptr_t base = 0; base < slabs * slab; base += slab) {
+        uintptr_t first = base + hak_class_colour_bytes(c, base);
+        for (size_t i = 0; i < c->blocks; i++)
+            lines |= 1ull << ((first + i * c->size_bytes) % HAK_PAGE_BYTES / HAK_CACHE_LINE);
+    }
+    return hak_popcount64(lines);
+}
+
 /* The caches have room for eight lines or so that begin at the same place within a page. */
-static void blocks_of_powers_of_two_begin_at_many_places(void **state)
+static void blocks_of_large_sizes_begin_at_many_places(void **state)
 {
     (void)state;
     hak_classes_start();
-    for (size_t size = 2048; size <= HAK_SLOT_BYTES; size *= 2) {
-        const struct hak_class *c = hak_class(hak_class_of(size));
-        uint64_t lines = 0;
-        for (size_t i = 0; i < c->blocks; i++)
-            lines |= 1ull << (i * c->size_bytes % HAK_PAGE_BYTES / HAK_CACHE_LINE);
-        unsigned places = hak_popcount64(lines);
-        bool exempt = size == 16384 || size == 32768; /* longer slabs cost more memory */
-        CHECK(exempt || places >= 15, "%zu bytes: %u places", size, places);
+    for (unsigned cls = hak_class_of(HAK_TINY_MAX + 1); cls < HAK_CLASS_ALIGNED; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        unsigned places = places_of_blocks(c, HAK_COLOURS);
+        CHECK(places >= 15, "%u bytes: %u places", c->size_bytes, places);
+    }
+}
+
+/* Where nothing is left in the slab, or what is aligned would not be any more. */
+static void colours_leave_room_for_all_blocks_and_keep_them_aligned(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        size_t slab = c->slots * HAK_SLOT_BYTES;
+        for (uintptr_t address = 0; address < 2 * HAK_COLOURS * slab; address += slab / 2) {
+            size_t colour = hak_class_colour_bytes(c, address);
+            CHECK(colour % HAK_CACHE_LINE == 0, "class %u: %zu", cls, colour);
+            CHECK(colour + (size_t)c->blocks * c->size_bytes <= slab, "class %u: %zu", cls, colour);
+            CHECK(colour == hak_class_colour_bytes(c, address & ~(slab - 1)), "class %u", cls);
+            bool never = c->size_bytes <= HAK_TINY_MAX || hak_is_pow2(c->size_bytes);
+            CHECK(!never || colour == 0, "class %u: %zu", cls, colour);
+        }
     }
 }
 
@@ -116,8 +144,8 @@ static void a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_abov
         /* the cache lines at the end of the largest are there for the next one's place */
         size_t block = hak_min(hak_class(hak_class_of(size))->size_bytes, HAK_SLOT_BYTES);
         size_t share = size <= HAK_TINY_MAX ? 5 : size <= 8192 ? 8 : 3;
-        /* and the parts are rounded to 128 bytes */
-        CHECK((block - size) * share <= block + 128, "size %zu in a block of %zu", size, block);
+        /* and the parts leave some for colours, and are rounded */
+        CHECK((block - size) * share <= block + 1024, "size %zu in a block of %zu", size, block);
     }
 }
 
@@ -190,7 +218,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_class_may_be_refined_alone),
     cmocka_unit_test(before_the_start_every_size_has_class_0),
     cmocka_unit_test(classes_ascend_in_multiples_of_the_alignment),
-    cmocka_unit_test(blocks_of_powers_of_two_begin_at_many_places),
+    cmocka_unit_test(blocks_of_large_sizes_begin_at_many_places),
+    cmocka_unit_test(colours_leave_room_for_all_blocks_and_keep_them_aligned),
     cmocka_unit_test(a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_above_8),
     cmocka_unit_test(a_slab_wastes_a_sixteenth_at_most),
     cmocka_unit_test(the_block_index_is_the_quotient_or_more_than_any_slab_has),

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * Unit tests of slab: bad frees are reported with their reason, broken invariants are found. */
-#include "../unit.h"
-
-#include "fake_os.h"
-#include "slab/slab.h"
+#include "slab_support.h"
 
 struct call {
     struct hak_slab *slab;
@@ -44,15 +41,11 @@ static char *block(struct hak_slab *s, size_t index)
 /* A slab of which the first `taken` blocks are in use, or all if it has fewer. */
 static struct hak_slab *slab_of(unsigned cls, unsigned taken)
 {
-    size_t first;
     void *out[64];
     bool zero;
-    if (hak_load_relaxed(&hak_space.slots) == 0) {
-        hak_classes_start();
-        assert_int_equal(hak_space_start(), 0);
-    }
-    assert_int_equal(hak_space_take(1, 1, HAK_SUPERSLAB_BYTES, true, &first), 0);
-    struct hak_slab *s = hak_slab_make_owner(first * HAK_SLOTS, cls, true);
+    if (hak_load_relaxed(&hak_space.slots) == 0)
+        start();
+    struct hak_slab *s = new_slab(cls, true);
     taken = (unsigned)hak_min(taken, hak_class(cls)->blocks);
     for (unsigned got = 0; got < taken;)
         got += hak_slab_take_owner(s, out + 64, taken - got, &zero);
@@ -130,6 +123,28 @@ static void what_lies_behind_the_last_block_is_refused(void **state)
     }
 }
 
+static void call_checked_index(void *argument)
+{
+    struct call *c = argument;
+    hak_block_checked_index(c->slab->cls, c->p);
+}
+
+static void what_lies_before_the_first_block_is_refused(void **state)
+{
+    (void)state;
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        struct hak_slab *s = slab_of(cls, 8);
+        char *slab = hak_slot_address(hak_slab_slot(s));
+        for (char *p = slab; p < s->base; p += HAK_CACHE_LINE) {
+            struct call c = {.slab = s, .p = p};
+            assert_dies(call_put, &c, "never allocated");
+            assert_dies(call_checked_index, &c, "never allocated");
+        }
+        struct call c = {.slab = s, .p = s->base};
+        assert_null(fake_os_last_words(call_checked_index, &c));
+    }
+}
+
 static void verify_accepts_what_is_sound(void **state)
 {
     (void)state;
@@ -174,6 +189,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_pointer_into_a_block_is_refused_at_every_offset),
     cmocka_unit_test(a_block_that_was_never_given_out_is_refused),
     cmocka_unit_test(what_lies_behind_the_last_block_is_refused),
+    cmocka_unit_test(what_lies_before_the_first_block_is_refused),
     cmocka_unit_test(verify_accepts_what_is_sound),
     cmocka_unit_test(verify_finds_each_broken_invariant),
 };

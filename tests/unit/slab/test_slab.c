@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * Unit tests of slab: taking blocks and returning them, by the owner. */
-#include "../unit.h"
-
-#include "fake_os.h"
-#include "slab/slab.h"
+#include "slab_support.h"
 
 #define MOST_BLOCKS 4096u
-
-static void start(void)
-{
-    hak_classes_start();
-    assert_int_equal(hak_space_start(), 0);
-}
-
-static struct hak_slab *new_slab(unsigned cls, bool zero)
-{
-    size_t first;
-    assert_int_equal(hak_space_take(1, 1, HAK_SUPERSLAB_BYTES, true, &first), 0);
-    return hak_slab_make_owner(first * HAK_SLOTS, cls, zero);
-}
 
 /* Takes up to `most` blocks; blocks[0] is the first that a stack would give out. */
 static unsigned take(struct hak_slab *s, char **blocks, unsigned most, bool *fresh_zero)
@@ -76,9 +60,9 @@ static void a_few_fresh_blocks_come_from_one_page_at_a_time(void **state)
         unsigned n;
         size_t carved = 0;
         while ((n = take(s, blocks, 16, &zero)) != 0) {
-            size_t page = hak_round_down((size_t)(blocks[0] - s->base), HAK_PAGE_BYTES);
+            uintptr_t page = hak_round_down((uintptr_t)blocks[0], HAK_PAGE_BYTES);
             CHECK(blocks[0] == s->base + carved * size, "class %u", cls);
-            CHECK(blocks[n - 1] < s->base + page + HAK_PAGE_BYTES, "class %u: %u blocks", cls, n);
+            CHECK((uintptr_t)blocks[n - 1] < page + HAK_PAGE_BYTES, "class %u: %u blocks", cls, n);
             carved += n;
         }
     }
@@ -374,6 +358,40 @@ static void a_page_alone_is_given_back_only_when_asked_for(void **state)
     assert_int_equal(hak_slab_purge_owner(s, 2), 0);
 }
 
+/* With the first and the last block also what lies before and behind them. */
+static void all_pages_but_those_of_the_block_in_use_are_given_back(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        static char *blocks[MOST_BLOCKS];
+        struct hak_slab *s = new_slab(cls, true);
+        const char *slab = hak_slot_address(hak_slab_slot(s));
+        size_t size = hak_class(cls)->size_bytes;
+        unsigned n = take_all(s, blocks);
+        if (n < 3)
+            continue;
+        for (unsigned kept = 0; kept < n; kept += n / 2) {
+            for (unsigned i = 0; i < n; i++)
+                memset(blocks[i], 0x5a, size);
+            for (unsigned i = 0; i < n; i++)
+                if (i != kept)
+                    put(s, blocks[i]);
+            size_t slab_bytes = hak_class(cls)->slots * HAK_SLOT_BYTES;
+            size_t begin = (size_t)(blocks[kept] - slab);
+            begin = kept == 0 ? 0 : hak_round_down(begin, HAK_PAGE_BYTES);
+            size_t end = (size_t)(blocks[kept] + size - slab);
+            end = kept == n - 1 ? slab_bytes : hak_round_up(end, HAK_PAGE_BYTES);
+            size_t bytes = slab_bytes - (end - begin);
+            CHECK(hak_slab_purge_owner(s, 1) == bytes, "class %u, block %u", cls, kept);
+            for (size_t b = 0; b < size; b++)
+                CHECK(blocks[kept][b] == 0x5a, "class %u, block %u, byte %zu", cls, kept, b);
+            put(s, blocks[kept]);
+            assert_int_equal(take_all(s, blocks), n);
+        }
+    }
+}
+
 static void a_new_slab_forgets_the_old_one_in_its_place(void **state)
 {
     (void)state;
@@ -404,6 +422,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_side_by_side_are_taken_in_ascending_order),
     cmocka_unit_test(a_run_ends_where_its_slab_ends),
     cmocka_unit_test(a_page_alone_is_given_back_only_when_asked_for),
+    cmocka_unit_test(all_pages_but_those_of_the_block_in_use_are_given_back),
     cmocka_unit_test(a_new_slab_forgets_the_old_one_in_its_place),
 };
 UNIT_MAIN(tests)

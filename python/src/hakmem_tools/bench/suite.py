@@ -257,6 +257,13 @@ OURS: tuple[Benchmark, ...] = (
         "a matrix of 2,048 rows of 16 KiB, added up by columns",
     ),
     ours(
+        "block_heads",
+        "large",
+        "block_heads 300 1025 8000 20000000",
+        "300 1025 8000 2000000",
+        "a list of 300 blocks of 1 to 8 KiB, of which only the beginnings are read",
+    ),
+    ours(
         "replace_huge",
         "large",
         "replace_huge 100",
