@@ -136,6 +136,13 @@ OURS: tuple[Benchmark, ...] = (
         "2000 1000",
         "bursts of 1,000 blocks of 16-96 bytes, freed in reverse",
     ),
+    ours(
+        "churned_list",
+        "small",
+        "churned_list 300000 32 64 10",
+        "30000 32 64 5",
+        "a list of 150,000 nodes in a heap that was in use for a while, walked along ten times",
+    ),
     Benchmark(
         "true",
         "small",
