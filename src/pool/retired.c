@@ -7,7 +7,7 @@
  * take from them.
  * - EMPTY slots of superslabs in which other slots are in use.
  *
- * Both together may be an eighth of what is in use, at least 2 MiB, and what experience adds to
+ * Both together may be an eighth of what is in use, at least 1 MiB, and what experience adds to
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
  * given back wrongly, and the limit rises by as much, to a quarter of the most that was in use (32
  * MiB at least; a knob), and to all of that when as much has been given back wrongly. It rises for
@@ -24,7 +24,7 @@
 #include "os/trace.h"
 #include "pool/pool_internal.h"
 
-#define KEPT_MIN_SLOTS HAK_SLOTS
+#define KEPT_MIN_SLOTS (HAK_SLOTS / 2)
 #define KEPT_SHARE 8
 #define EXTRA_MIN_SLOTS_A_PERCENT ((size_t)(32 << 20) / HAK_SLOT_BYTES / 25) /* 32 MiB in all */
 #define REGRET_NS 2000000000u

@@ -82,8 +82,10 @@ int main(void)
     int (*control)(const char *, uint64_t *, const uint64_t *);
     *(void **)&control = dlsym(RTLD_DEFAULT, "hakmem_ctl");
     uint64_t kept[2];
-    block = malloc(4000000);
-    free(block);
+    for (int i = 0; i < 4; i++) { /* what is wanted again and again is kept */
+        block = malloc(4000000);
+        free(block);
+    }
     for (int i = 0; i < 2; i++) {
         if (control("pool.retired_superslabs", &kept[i], NULL) != 0)
             return 1;

@@ -119,10 +119,13 @@ static bool is_mapped(char *at)
 
 static void free_and_wait(void)
 {
-    char *p = my_malloc(LARGE_BYTES);
-    char *middle = p + LARGE_BYTES / 2;
-    memset(p, 1, LARGE_BYTES);
-    my_free(p);
+    char *middle = NULL;
+    for (int i = 0; i < 4; i++) { /* what is wanted again and again is kept */
+        char *p = my_malloc(LARGE_BYTES);
+        middle = p + LARGE_BYTES / 2;
+        memset(p, 1, LARGE_BYTES);
+        my_free(p);
+    }
     busy_require(is_mapped(middle), "keeping what was freed for a while");
     for (int i = 0; i < 80 && is_mapped(middle); i++)
         usleep(100000);

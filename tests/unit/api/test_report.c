@@ -182,6 +182,7 @@ static void mallopt_bounds_what_is_kept_and_refuses_what_is_out_of_range(void **
 static void trim_tells_whether_memory_went_back(void **state)
 {
     (void)state;
+    assert_int_equal(hakmem_mallopt(M_TRIM_THRESHOLD, 64 << 20), 1);
     void *p = hakmem_malloc(6 << 20);
     hakmem_free(p);
     assert_int_equal(hakmem_malloc_trim(0), 1);

@@ -61,6 +61,7 @@ static void slots_that_are_there_are_given_out_while_the_system_refuses(void **s
 {
     (void)state;
     start();
+    keep_everything();
     size_t whole = acquire(32, 1, RUN, NULL);
     release(whole, 32, RUN);
     fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
@@ -90,6 +91,7 @@ static void superslabs_that_cannot_be_unmapped_are_purged_and_used_again(void **
 {
     (void)state;
     start();
+    keep_everything();
     size_t whole = acquire(32, 1, RUN, NULL);
     memset(hak_slot_address(whole), 1, HAK_SUPERSLAB_BYTES);
     release(whole, 32, RUN);
@@ -109,6 +111,7 @@ static void superslabs_that_can_be_neither_unmapped_nor_purged_do_not_count_as_z
 {
     (void)state;
     start();
+    keep_everything();
     size_t whole = acquire(32, 1, RUN, NULL);
     release(whole, 32, RUN);
     fake_os_fail_from(FAKE_ANY, 1, ENOMEM);

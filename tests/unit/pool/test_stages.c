@@ -84,6 +84,7 @@ static void a_retired_superslab_comes_before_a_fresh_one(void **state)
 {
     (void)state;
     start();
+    keep_everything();
     size_t full = acquire(32, 1, RUN, NULL);
     size_t retired = acquire(32, 1, RUN, NULL);
     release(retired, 32, RUN);
