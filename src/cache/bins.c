@@ -32,7 +32,10 @@ struct hak_cache_knobs hak_cache_knobs = {
 static unsigned bins_first_capacity(unsigned cls)
 {
     size_t size = hak_class(cls)->size_bytes;
-    return size <= 128 ? 31 : size <= 1024 ? 15 : size < BIN_FEW_FROM_BYTES ? 7 : BIN_MIN_BLOCKS;
+    return size <= 128                 ? 31
+           : size <= HAK_TINY_MAX      ? 15
+           : size < BIN_FEW_FROM_BYTES ? 7
+                                       : BIN_MIN_BLOCKS;
 }
 
 static size_t bins_stack_bytes(unsigned capacity)

@@ -4,7 +4,7 @@
 #include "slab/slab.h"
 
 #define MOST_SLOTS 16u
-#define APART_LEAST ((size_t)2048)
+#define APART_LEAST ((size_t)1024)
 #define LARGE_FROM 56u /* the first class above 8 KiB and a line */
 
 /* Some 28th, 26th ... of four slots, so that 1 KiB or nearly so is left in a slab for colours; and
@@ -58,10 +58,12 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
     classes_colour(c);
 }
 
-/* A power of two, and a line of the cache more. */
+/* A power of two, and a line of the cache more; of 63 to a slab a quarter of that will do. */
 static size_t classes_apart(size_t size)
 {
-    return size >= APART_LEAST && hak_is_pow2(size) ? size + HAK_CACHE_LINE : size;
+    if (size < APART_LEAST || !hak_is_pow2(size))
+        return size;
+    return size + (size == APART_LEAST ? HAK_ALIGNMENT : HAK_CACHE_LINE);
 }
 
 static size_t classes_bytes(unsigned cls)
@@ -100,8 +102,9 @@ void hak_classes_start(void)
     for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
         size_t power = hak_max((size_t)1 << hak_log2_ceil(i), 2);
         size_t step = hak_max(power / 8, 1);
-        hak_tables.coarse_kind[i] = hak_tables.narrow_kind[power];
-        hak_tables.tiny_kind[i] = hak_tables.narrow_kind[hak_round_up(i, step)];
+        size_t last = HAK_TINY_KINDS - 1;
+        hak_tables.coarse_kind[i] = hak_tables.narrow_kind[hak_min(power, last)];
+        hak_tables.tiny_kind[i] = hak_tables.narrow_kind[hak_min(hak_round_up(i, step), last)];
     }
 }
 

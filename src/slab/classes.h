@@ -5,13 +5,13 @@
  * quarter. The tables are filled once at the start; before that,
  * every look-up gives class 0, which no thread can serve then.
  *
- * Blocks of just 2, 4, 8, 16, 32 or 64 KiB side by side would have the first bytes of all of them,
- * and of all their pages, in the same few sets of the caches, which hold some eight lines each. So
- * those classes are a cache line longer, the last 18 lines. Behind them come classes of just these
- * sizes, for aligned blocks. For the same reason the first block of a slab begins at another line
- * in each of 32 neighbouring slabs (slab colouring: Bonwick, "The Slab Allocator", 1994, section
- * 4.3), as far as what a slab has left behind its last block allows. See "Where blocks begin" in
- * docs/performance.md.
+ * Blocks of just 1, 2, 4 ... 64 KiB side by side would have the first bytes of all of them, and of
+ * all their pages, in the same few sets of the caches, which hold some eight lines each. So those
+ * classes are a cache line longer, the first 16 bytes, the last 18 lines. Behind them come classes
+ * of just these sizes, for aligned blocks. For the same reason the first block of a slab begins at
+ * another line in each of 32 neighbouring slabs (slab colouring: Bonwick, "The Slab Allocator",
+ * 1994, section 4.3), as far as what a slab has left behind its last block allows. See "Where
+ * blocks begin" in docs/performance.md.
  *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
@@ -24,7 +24,7 @@
 
 #include "space/space.h"
 
-#define HAK_CLASSES 83u
+#define HAK_CLASSES 84u
 #define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
 /* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
 #define HAK_METERED_CLASSES 32u
@@ -32,10 +32,10 @@
 #define HAK_BINS (HAK_CLASSES + 1u + HAK_METERED_CLASSES)
 _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
-#define HAK_TINY_MAX ((size_t)1024) /* table of steps of 16 bytes */
+#define HAK_TINY_MAX ((size_t)1040) /* 1 KiB and 16 bytes; table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
-#define HAK_CLASS_ALIGNED (HAK_CLASSES - 6u) /* the first of those for aligned blocks alone */
+#define HAK_CLASS_ALIGNED (HAK_CLASSES - 7u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 /* A set of classes, a bit each. */
@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
 struct hak_class_tables {
     /* Kinds of sizes up to HAK_TINY_MAX at three levels: see cache/place.c. */
-    uint8_t coarse_kind[HAK_TINY_KINDS]; /* powers of two from 32: a thread begins with these */
+    uint8_t coarse_kind[HAK_TINY_KINDS]; /* doubling from 32: a thread begins with these */
     uint8_t tiny_kind[HAK_TINY_KINDS];   /* steps of 16 bytes to 128, then four a doubling */
     uint8_t narrow_kind[HAK_TINY_KINDS]; /* all there are */
     /* Atomic: a thread without a heap may look before the start, and it may be refined. */

@@ -154,9 +154,9 @@ class TestStats(CommandCase):
         self.assertEqual(stats["schema_version"], 1)
         self.assertRegex(stats["version"], r"^\d+\.\d+\.\d+$")
         classes = stats["classes"]
-        self.assertEqual(len(classes), 83)
+        self.assertEqual(len(classes), 84)
         sizes = [c["size_bytes"] for c in classes]
-        self.assertEqual(sizes, sorted(sizes[:-6]) + [2048 << i for i in range(6)])  # for aligned blocks
+        self.assertEqual(sizes, sorted(sizes[:-7]) + [1024 << i for i in range(7)])  # for aligned blocks
         self.assertEqual([c["soft_cap_bytes"] for c in classes if c["size_bytes"] == 64], [2 << 20])
         control = stats["control"]
         for stage in STAGES:

@@ -101,13 +101,15 @@ static void a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired(void *
     assert_nothing_held();
 }
 
-/* `owner` has a slab of 64 blocks; `other` has freed all but the first two of them. */
+#define SLAB_BLOCKS 63u /* of 1 KiB */
+
+/* `owner` has a slab of them; `other` has freed all but the first two of them. */
 static void free_from_afar(struct hak_heap *owner, struct hak_heap *other, unsigned cls, char **p)
 {
-    for (unsigned i = 0; i < 64; i++)
+    for (unsigned i = 0; i < SLAB_BLOCKS; i++)
         p[i] = allocate(owner, cls);
     hak_self = &other->front;
-    for (unsigned i = 2; i < 64; i++)
+    for (unsigned i = 2; i < SLAB_BLOCKS; i++)
         release(other, p[i]);
     hak_outbox_flush(other);
 }
@@ -117,8 +119,8 @@ static void a_slab_of_a_thread_that_does_not_come_by_is_taken_over(void **state)
     (void)state;
     start();
     unsigned cls = hak_class_of(1024);
-    assert_int_equal(hak_class(cls)->blocks, 64);
-    char *p[64];
+    assert_int_equal(hak_class(cls)->blocks, SLAB_BLOCKS);
+    char *p[SLAB_BLOCKS];
     struct hak_heap *owner = open_thread();
     struct hak_heap *other = open_thread();
     free_from_afar(owner, other, cls, p);
@@ -161,11 +163,11 @@ static void assert_keeps(const struct hak_heap *owner, struct hak_heap *other, u
 static void a_slab_that_is_half_in_use_is_not_taken_over(void **state)
 {
     (void)state;
-    char *p[64];
+    char *p[SLAB_BLOCKS];
     struct hak_heap *owner;
     struct hak_heap *other;
     unsigned cls = start_two(&owner, &other);
-    for (unsigned i = 0; i < 64; i++)
+    for (unsigned i = 0; i < SLAB_BLOCKS; i++)
         p[i] = allocate(owner, cls);
     for (unsigned i = 0; i < 31; i++)
         release(other, p[i]);
@@ -176,7 +178,7 @@ static void a_slab_that_is_half_in_use_is_not_taken_over(void **state)
 static void a_thread_that_comes_by_keeps_its_slabs(void **state)
 {
     (void)state;
-    char *p[64];
+    char *p[SLAB_BLOCKS];
     struct hak_heap *owner;
     struct hak_heap *other;
     unsigned cls = start_two(&owner, &other);
