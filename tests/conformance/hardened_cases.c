@@ -488,7 +488,7 @@ const struct misuse_case misuse_cases[] = {
     ODD(overflow_by_a_zero, OVERFLOW("* bytes")),
     ODD(overflow_found_by_realloc, OVERFLOW("* bytes")),
     ODD(overflow_found_by_another_thread, OVERFLOW("* bytes")),
-    SAYS(overflow_beyond_the_canary, 1030, OVERFLOW("1030 bytes") CLASS),
+    SAYS(overflow_beyond_the_canary, 1060, OVERFLOW("1060 bytes") CLASS),
     SAYS(overflow_beyond_the_canary, 33000, OVERFLOW("33000 bytes") CLASS),
     ODD(overflow_of_usable_size, OVERFLOW("* bytes")),
     FAULTS(overflow_into_the_guard),

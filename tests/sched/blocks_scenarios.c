@@ -5,8 +5,8 @@
 #include "scenarios.h"
 
 /* Eight blocks in a slab, one carved at a time; and sixteen. */
-#define BIG (HAK_CLASS_ALIGNED + 2u)
-#define SMALL (HAK_CLASS_ALIGNED + 1u)
+#define BIG (HAK_CLASS_ALIGNED + 3u)
+#define SMALL (HAK_CLASS_ALIGNED + 2u)
 
 static void *given[16];
 

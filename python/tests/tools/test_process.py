@@ -192,7 +192,7 @@ def test_the_map_names_call_sites(sampled: int) -> None:
     jsonschema.validate(stat, schema)
     assert stat["samples"]["sampling"] is True
     assert stat["samples"]["period_bytes"] == 2500
-    blocks = [block for block in stat["samples"]["blocks"] if block["bytes"] == 1024]
+    blocks = [block for block in stat["samples"]["blocks"] if block["bytes"] == 1040]
     assert 100 < len(blocks) < 600
     picture = json.loads(hakmem("map", "--json", str(sampled)).stdout)
     named = [site for pin in picture["pins"] for site in pin["sites"]]
