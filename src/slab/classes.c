@@ -37,8 +37,8 @@ static void classes_colour(struct hak_class *c)
     c->colour_step = (uint16_t)(slack / (HAK_COLOURS - 1));
 }
 
-/* As many slots as it takes that what a slab's tail wastes is a sixteenth at most: one to four, and
- * for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15 of them begin at 15
+/* As many slots as it takes that what a slab's tail wastes is a sixteenth at most: one to eight,
+ * and for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15 of them begin at 15
  * places within a page: the caches have room for few blocks that begin at the same one. (To replace
  * one of 16 blocks and touch its pages takes 61 ns so, 80 with slabs of 7 blocks, 123 with 3.) */
 static void classes_describe(unsigned cls, size_t size, bool fine)
