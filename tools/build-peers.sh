@@ -29,6 +29,7 @@ PEERS=(
 # Only when named, and no part of a benchmark run: to compare libhakmem-hardened.so with, see docs/hardened.md.
 EXTRA_PEERS=(
     'mimalloc3secure|libmimalloc-sys|0.1.49'
+    'hardened_malloc|hardened-malloc-sys|16.0.2026071503'
 )
 
 # ---- fetching ----
@@ -91,6 +92,15 @@ build_jemalloc531() {
         cp -L "$2/lib/libjemalloc.so.2" "$3"
 }
 
+# Its default configuration is the package's config-default.conf, a definition a line. alignas is no keyword of C before gcc 13.
+build_hardened_malloc() {
+    local definitions=()
+    mapfile -t definitions < <(sed -n 's/^\([A-Z_]*=.*\)/-D\1/p' "$1/config-default.conf")
+    "${CC:-cc}" -std=gnu2x -O3 -DNDEBUG -D_GNU_SOURCE "${definitions[@]}" -fPIC -fvisibility=hidden -fno-plt \
+        -fstack-clash-protection -include stdalign.h -w -I"$1/vendor/hardened-malloc/include" -I"$1/vendor/hardened-malloc/third_party" \
+        -shared "$1"/vendor/hardened-malloc/*.c -o "$3" -lpthread
+}
+
 # The list of files is the package's own (its build.rs); of its two fronts we take tcmalloc.cc, which replaces malloc.
 build_tcmalloc() {
     local sources=() file
@@ -124,6 +134,7 @@ mimalloc_version() {
 }
 version_mimalloc2() { mimalloc_version "$1/c_src/mimalloc/v2"; }
 version_mimalloc3secure() { mimalloc_version "$1/c_src/mimalloc/v3"; }
+version_hardened_malloc() { sed -n 's/^version = "\([0-9.]*\)"/\1/p' "$1/Cargo.toml" | head -n 1; }
 version_mimalloc3() { mimalloc_version "$1/c_src/mimalloc/v3"; }
 version_snmalloc() { sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$1/Cargo.toml"; }
 version_rpmalloc() { head -n 1 "$1/rpmalloc/CHANGELOG"; }

@@ -147,7 +147,7 @@ void hak_heap_collect_locked(struct hak_heap *heap)
 
 void hak_heap_collect_owner_locked(struct hak_heap *heap)
 {
-    inbox_collect_locked(heap, !HAK_HARDENED); /* all is checked there when it is collected */
+    inbox_collect_locked(heap, true);
 }
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)

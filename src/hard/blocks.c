@@ -43,7 +43,7 @@ HAK_COLD void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
 /* A block keeps its place while it fills at least half of it. */
 static bool blocks_stay(size_t block_bytes, size_t bytes)
 {
-    return bytes < block_bytes && (bytes >= block_bytes / 2 || block_bytes <= 64);
+    return bytes <= block_bytes - HARD_CANARY_BYTES && (bytes >= block_bytes / 2 || block_bytes <= 64);
 }
 
 static void blocks_resize(char *p, unsigned cls, _Atomic(uint32_t) *at, uint32_t word, size_t bytes)
@@ -54,7 +54,7 @@ static void blocks_resize(char *p, unsigned cls, _Atomic(uint32_t) *at, uint32_t
     if (!hak_cas_relaxed(at, &word, (word & ~HARD_SIZE_MASK) | (uint32_t)bytes))
         hak_hard_double_free(p, cls);
     size_t from = hak_min(have, bytes);
-    memset(p + from, 0, hak_min(have + sizeof(uint64_t), block_bytes) - from);
+    memset(p + from, 0, have + HARD_CANARY_BYTES - from);
     hard_canary_put(p, bytes, block_bytes);
 }
 

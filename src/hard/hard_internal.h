@@ -76,8 +76,10 @@ static inline uint64_t hard_canary(const void *p)
     return __builtin_bswap64(((uintptr_t)p ^ hak_hard.secret[0]) * hak_hard.secret[1]) | 1;
 }
 
-/* A canary of which there is only room for a part ends where the block ends: the word that it is
- * the upper part of begins in what was asked for. */
+/* Behind what was asked for there is room for a canary; large blocks may have room for a part of it,
+ * which ends where the block ends: the word that it is the upper part of begins in what was asked
+ * for. */
+#define HARD_CANARY_BYTES sizeof(uint64_t)
 struct hard_place {
     char *at;
     unsigned shift; /* bits of the word that are the program's */
@@ -88,14 +90,6 @@ HAK_ALWAYS_INLINE struct hard_place hard_canary_place(const char *p, size_t byte
 {
     size_t at = hak_min(bytes, block_bytes - sizeof(uint64_t));
     return (struct hard_place){.at = (char *)p + at, .shift = 8 * (unsigned)(bytes - at)};
-}
-
-/* Both: what was asked for reads as zero, or is kept as it is. */
-HAK_ALWAYS_INLINE void hard_canary_put_new(char *p, size_t bytes, size_t block_bytes)
-{
-    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
-    uint64_t word = hard_canary(p) << place.shift;
-    __builtin_memcpy(place.at, &word, sizeof word);
 }
 
 static inline void hard_canary_put(char *p, size_t bytes, size_t block_bytes)
@@ -112,18 +106,20 @@ HAK_ALWAYS_INLINE uint64_t hard_canary_wrong(const char *p, struct hard_place pl
     return (hard_load(place.at) ^ hard_canary(p) << place.shift) >> place.shift;
 }
 
-/* The canary is whole, and behind it is nothing but zeros. The first takes it away. */
-HAK_ALWAYS_INLINE bool hard_canary_take(char *p, size_t bytes, size_t block_bytes)
+/* The canary is whole, and the last 8 bytes of the block, as far as they are behind it, are zero:
+ * nobody has written across the end of the block, from either side. What is between them is looked
+ * at when the block is used again. (How much that is changes from block to block: a loop or a
+ * branch would be foreseen wrongly each other time.) */
+HAK_ALWAYS_INLINE bool hard_canary_is_whole(const char *p, size_t bytes, size_t block_bytes)
 {
-    struct hard_place place = hard_canary_place(p, bytes, block_bytes);
-    const uint64_t zero = 0;
-    if (HAK_UNLIKELY(hard_canary_wrong(p, place) != 0))
-        return false;
-    bool whole = hard_rest_is_zero(place.at + sizeof zero, p + block_bytes);
-    __builtin_memcpy(place.at, &zero, sizeof zero);
-    return whole;
+    uint64_t last = hard_load(p + block_bytes - sizeof last);
+    size_t rest_bytes = block_bytes - HARD_CANARY_BYTES - bytes;
+    unsigned half = 4 * (unsigned)(sizeof last - hak_min(rest_bytes, sizeof last));
+    last = last >> half >> half; /* a shift by 64 bits does nothing */
+    return ((hard_load(p + bytes) ^ hard_canary(p)) | last) == 0;
 }
 
+/* The canary is whole, and behind it is nothing but zeros. */
 static inline bool hard_canary_holds(const char *p, size_t bytes, size_t block_bytes)
 {
     struct hard_place place = hard_canary_place(p, bytes, block_bytes);
@@ -142,7 +138,9 @@ static inline bool hard_canary_holds(const char *p, size_t bytes, size_t block_b
 
 /* One a thread, its own alone. */
 struct hard_thread {
-    _Atomic(bool) busy; /* closed, or half changed */
+    /* What was asked for of blocks that free need not see to by its slow path: less than this. 0:
+     * the quarantine is busy: closed, or half changed. */
+    _Atomic(uint32_t) fast_bytes;
     uint8_t end_rounds;
     uint16_t oldest[HARD_LINES]; /* the place of each line's */
     void *places[HARD_PLACES];   /* of all lines; NULL where nothing has been yet */
@@ -153,6 +151,17 @@ struct hard_thread {
     char *large[HARD_LARGE_WAIT];
 };
 extern HAK_HIDDEN __thread struct hard_thread *hak_hard_self;
+
+#define HARD_FAST_BYTES 1024u /* beyond that looking before clearing is worth it */
+static inline bool hard_is_busy(const struct hard_thread *t)
+{
+    return hak_load_relaxed(&t->fast_bytes) == 0;
+}
+
+static inline void hard_set_busy(struct hard_thread *t, bool busy)
+{
+    hak_store_relaxed(&t->fast_bytes, busy ? 0 : HARD_FAST_BYTES);
+}
 
 static inline struct hard_claim hard_claim_of_free(void)
 {
@@ -274,6 +283,9 @@ void hak_hard_overflow_slow(const void *p, unsigned cls, size_t bytes);
 _Noreturn void hak_hard_underflow(const void *p, size_t bytes);
 /* Of what of the block is not zero the first is named. */
 _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes);
+/* The same for a block of a class whose word is `word`: behind what was asked for it may have been
+ * written before. */
+_Noreturn void hak_hard_written(const char *p, unsigned cls, uint32_t word);
 _Noreturn void hak_hard_double_free(const void *p, unsigned cls);
 /* The block's `word` and size do not fit the claim. */
 _Noreturn void hak_hard_mismatch(const void *p, unsigned cls, uint32_t word, size_t bytes,

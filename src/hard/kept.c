@@ -221,7 +221,7 @@ void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
 {
     bool huge;
     kept_count(range, 1);
-    hak_store_relaxed(&t->busy, true);
+    hard_set_busy(t, true);
     if (t->large_count == HARD_LARGE_WAIT)
         kept_share(kept_pop_oldest(t));
     t->large_resident_bytes += kept_resident_bytes(hak_hard_large_note(range, &huge));
@@ -231,5 +231,5 @@ void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
         continue;
     while (t->large_count > 0 && kept_thread_has_too_much(t, most))
         kept_release(kept_pop_oldest(t));
-    hak_store_relaxed(&t->busy, false);
+    hard_set_busy(t, false);
 }

@@ -297,7 +297,7 @@ static void large_keep(char *range, struct hak_note *note)
     struct hard_thread *t = hak_hard_self;
     size_t range_bytes = hak_hard_large_range_bytes(range);
     size_t most = hak_hard_kept_most();
-    if (hak_load_relaxed(&t->busy))
+    if (hard_is_busy(t))
         t = hak_hard_quarantine_slow();
     if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes ||
         !large_put_away(range, note, range_bytes, most))
@@ -373,7 +373,7 @@ bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **o
     struct hak_note now = *note;
     now.bytes = size_bytes;
     *out = NULL;
-    if (size_bytes < HAK_SMALL_MAX || size_bytes > HAK_HUGE_MAX)
+    if (size_bytes <= HAK_SMALL_MAX - HARD_CANARY_BYTES || size_bytes > HAK_HUGE_MAX)
         return true;
     if (hard_large_end(&now) == hard_large_end(note)) {
         large_resize(range, note, size_bytes);

@@ -11,12 +11,6 @@
 #define HARD_PATH(name) name##_plain
 #endif
 
-#ifdef __AVX2__
-#define ZERO_INLINE_BYTES 1024u /* beyond that looking first is worth it */
-#else
-#define ZERO_INLINE_BYTES 512u
-#endif
-
 /* Of a kind below HAK_KIND_CLASSES; spares the fast paths a shift. */
 HAK_ALWAYS_INLINE const struct hak_class *paths_class(uint64_t kind)
 {
@@ -26,11 +20,11 @@ HAK_ALWAYS_INLINE const struct hak_class *paths_class(uint64_t kind)
 
 /* --- allocation --- */
 
-HAK_ALWAYS_INLINE void paths_write(char *p, _Atomic(uint32_t) *word, size_t bytes,
-                                   size_t block_bytes, uint32_t how)
+HAK_ALWAYS_INLINE void paths_write(char *p, _Atomic(uint32_t) *word, size_t bytes, uint32_t how)
 {
     hak_store_relaxed(word, how | (uint32_t)bytes);
-    hard_canary_put_new(p, bytes, block_bytes);
+    uint64_t canary = hard_canary(p);
+    __builtin_memcpy(p + bytes, &canary, sizeof canary);
 }
 
 /* Makes a block of heap's the program's. */
@@ -42,19 +36,19 @@ static HAK_NOINLINE void *paths_give(char *p, uint64_t kind, size_t bytes, uint3
     /* Memory fresh from the system is not touched before the program does it. */
     if ((before != 0 || !hak_slab_of_slot(hak_slot_of(p), c)->zero) &&
         HAK_UNLIKELY(!hard_is_zero(p, c->size_bytes)))
-        hak_hard_written_after_free(p, (unsigned)kind / 2, c->size_bytes);
+        hak_hard_written(p, (unsigned)kind / 2, before);
     if (HAK_UNLIKELY(before & HARD_LIVE)) /* two threads have freed it in the same moment */
         hak_hard_double_free(p, (unsigned)kind / 2);
-    paths_write(p, word, bytes, c->size_bytes, how);
+    paths_write(p, word, bytes, how);
     return p;
 }
 
 static HAK_NOINLINE void *paths_malloc_slow(size_t bytes, uint32_t how)
 {
     hak_hard_start_slow();
-    if (bytes >= HAK_SMALL_MAX)
+    if (bytes > HAK_SMALL_MAX - HARD_CANARY_BYTES)
         return hak_hard_large_alloc(bytes, how);
-    void *p = hak_heap_malloc_slow(bytes + 1);
+    void *p = hak_heap_malloc_slow(bytes + HARD_CANARY_BYTES);
     return p == NULL ? NULL : paths_give(p, hak_map_lookup(p) & HAK_KIND_MASK, bytes, how);
 }
 
@@ -62,10 +56,10 @@ HAK_ALWAYS_INLINE void *paths_malloc(size_t bytes, uint32_t how)
 {
     struct hak_front *front = hak_self;
     uint64_t kind;
-    if (HAK_LIKELY(bytes < HAK_TINY_MAX))
-        kind = hak_load_relaxed(&front->tiny_kind[bytes / 16 + 1]);
-    else if (bytes < HAK_SMALL_MAX)
-        kind = hak_load_relaxed(&hak_tables.small_kind[bytes / 128 + 1]);
+    if (HAK_LIKELY(bytes <= HAK_TINY_MAX - HARD_CANARY_BYTES))
+        kind = hak_load_relaxed(&front->tiny_kind[(bytes + HARD_CANARY_BYTES + 15) / 16]);
+    else if (bytes <= HAK_SMALL_MAX - HARD_CANARY_BYTES)
+        kind = hak_load_relaxed(&hak_tables.small_kind[(bytes + HARD_CANARY_BYTES + 127) / 128]);
     else
         return paths_malloc_slow(bytes, how);
     char *p = hak_cache_pop(front, kind);
@@ -76,10 +70,10 @@ HAK_ALWAYS_INLINE void *paths_malloc(size_t bytes, uint32_t how)
     struct hard_place_of_word at = hard_find_word(c, (uintptr_t)p - front->base);
     _Atomic(uint32_t) *word = hak_space_word(at.slab_bytes, at.index);
     /* What is not as usual is found out there. */
-    if (HAK_UNLIKELY(hak_load_relaxed(word) != HARD_FREED) ||
+    if (HAK_UNLIKELY(!(hak_load_relaxed(word) & HARD_FREED)) ||
         HAK_UNLIKELY(!hard_is_zero(p, block_bytes)))
         return paths_give(p, kind, bytes, how);
-    paths_write(p, word, bytes, block_bytes, how);
+    paths_write(p, word, bytes, how);
     return p;
 }
 
@@ -99,9 +93,9 @@ void *HARD_PATH(hak_hard_alloc)(size_t size_bytes, size_t align_bytes, enum hak_
     if (HAK_LIKELY(align_bytes <= HAK_ALIGNMENT))
         return paths_malloc(size_bytes, how);
     hak_hard_start_slow();
-    if (size_bytes >= HAK_SLOT_BYTES || align_bytes > HAK_SLOT_BYTES)
+    if (size_bytes > HAK_SLOT_BYTES - HARD_CANARY_BYTES || align_bytes > HAK_SLOT_BYTES)
         return hak_hard_large_alloc(size_bytes, how);
-    void *p = hak_heap_aligned(align_bytes, size_bytes + 1);
+    void *p = hak_heap_aligned(align_bytes, size_bytes + HARD_CANARY_BYTES);
     if (p == NULL)
         return NULL;
     return paths_give(p, hak_map_lookup(p) & HAK_KIND_MASK, size_bytes, how);
@@ -109,42 +103,47 @@ void *HARD_PATH(hak_hard_alloc)(size_t size_bytes, size_t align_bytes, enum hak_
 
 /* --- the way back --- */
 
-/* What of a block was not zero before it was the program's: not none, and never beyond the block.
- */
-HAK_ALWAYS_INLINE size_t paths_clear_bytes(size_t bytes)
-{
-    return (bytes + HAK_ALIGNMENT) & ~(HAK_ALIGNMENT - 1);
-}
-
-/* Looks at the canary, clears the block and keeps it for a while. */
-HAK_ALWAYS_INLINE void paths_bury(void *p, uint64_t kind, size_t bytes, struct hard_thread *t)
+/* Looks at the canary, clears the block and keeps it for a while, before it goes to `bin`. */
+HAK_ALWAYS_INLINE void paths_bury(void *p, uint64_t kind, size_t bytes, uint64_t bin,
+                                  struct hard_thread *t)
 {
     size_t block_bytes = paths_class(kind)->size_bytes;
-    if (HAK_UNLIKELY(!hard_canary_take(p, bytes, block_bytes))) {
+    if (HAK_UNLIKELY(!hard_canary_is_whole(p, bytes, block_bytes))) {
         hak_hard_overflow_slow(p, (unsigned)kind / 2, bytes);
         return;
     }
-    hard_zero(p, paths_clear_bytes(bytes));
-    hard_quarantine(t, p, hak_hard.line_of_kind[kind], kind);
+    hard_zero(p, bytes + HARD_CANARY_BYTES);
+    hard_quarantine(t, p, hak_hard.line_of_kind[kind], bin);
 }
 
 /* The same for what is not inlined. */
 static HAK_NOINLINE void paths_bury_slow(void *p, uint64_t kind, size_t bytes, uint64_t bin)
 {
     size_t block_bytes = paths_class(kind)->size_bytes;
-    if (HAK_UNLIKELY(!hard_canary_take(p, bytes, block_bytes)))
+    if (HAK_UNLIKELY(!hard_canary_is_whole(p, bytes, block_bytes)) ||
+        HAK_UNLIKELY(!hard_rest_is_zero((char *)p + bytes + HARD_CANARY_BYTES,
+                                        (char *)p + block_bytes)))
         hak_hard_overflow(p, (unsigned)kind / 2, bytes);
-    if (bytes >= ZERO_INLINE_BYTES)
-        hard_zero_written(p, paths_clear_bytes(bytes));
+    if (bytes >= HARD_FAST_BYTES)
+        hard_zero_written(p, hak_round_up(bytes + HARD_CANARY_BYTES, HAK_ALIGNMENT));
     else
-        hard_zero(p, paths_clear_bytes(bytes));
+        hard_zero(p, bytes + HARD_CANARY_BYTES);
     struct hard_thread *t = hak_hard_self;
-    if (HAK_UNLIKELY(hak_load_relaxed(&t->busy)))
+    if (HAK_UNLIKELY(hard_is_busy(t)))
         t = hak_hard_quarantine_slow();
     if (t == NULL)
         hak_hard_release_slow(p);
     else
         hard_quarantine(t, p, hak_hard.line_of_kind[kind], bin);
+}
+
+HAK_ALWAYS_INLINE void paths_bury_any(void *p, uint64_t kind, size_t bytes, uint64_t bin)
+{
+    struct hard_thread *t = hak_hard_self;
+    if (HAK_UNLIKELY(bytes >= hak_load_relaxed(&t->fast_bytes)))
+        paths_bury_slow(p, kind, bytes, bin);
+    else
+        paths_bury(p, kind, bytes, bin, t);
 }
 
 /* Blocks of other threads, and all that is wrong. */
@@ -157,12 +156,14 @@ static HAK_NOINLINE void paths_free_slow(void *p, struct hard_claim claim,
             foreign(p);
         return;
     }
-    unsigned kind = entry & HAK_KIND_MASK;
-    hak_block_checked_index(kind / 2, p); /* a pointer into a block does not return */
-    uint32_t word = hak_exchange_relaxed(hard_word(hak_class(kind / 2), p), HARD_FREED);
+    uint64_t kind = entry & HAK_KIND_MASK;
+    hak_block_checked_index((unsigned)kind / 2, p); /* a pointer into a block does not return */
+    _Atomic(uint32_t) *place = hard_word(paths_class(kind), p);
+    uint32_t word = hak_load_relaxed(place);
     if (HAK_UNLIKELY((word ^ claim.word) & claim.mask))
-        hak_hard_refuse(p, kind / 2, word, &claim);
-    paths_bury_slow(p, kind, word & HARD_SIZE_MASK, HAK_KIND_CLOSED);
+        hak_hard_refuse(p, (unsigned)kind / 2, word, &claim);
+    hak_store_relaxed(place, word ^ (HARD_LIVE | HARD_FREED));
+    paths_bury_any(p, kind, word & HARD_SIZE_MASK, HAK_KIND_CLOSED);
 }
 
 /* What the caller of free says, in a register. */
@@ -185,6 +186,7 @@ HAK_ALWAYS_INLINE bool paths_try_free(void *p, uint32_t claim, const uint32_t *m
     uint64_t kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
     if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
         return false;
+    HAK_OPAQUE(kind);
     const struct hak_class *c = paths_class(kind);
     struct hard_place_of_word at = hard_find_word(c, p_bytes);
     if (HAK_UNLIKELY(at.index >= c->blocks))
@@ -193,13 +195,9 @@ HAK_ALWAYS_INLINE bool paths_try_free(void *p, uint32_t claim, const uint32_t *m
     uint32_t word = hak_load_relaxed(place);
     if (HAK_UNLIKELY((word ^ claim) & *mask))
         return false;
-    hak_store_relaxed(place, HARD_FREED);
+    hak_store_relaxed(place, word ^ (HARD_LIVE | HARD_FREED));
     size_t bytes = word & HARD_SIZE_MASK;
-    struct hard_thread *t = hak_hard_self;
-    if (HAK_UNLIKELY(bytes >= ZERO_INLINE_BYTES) || HAK_UNLIKELY(hak_load_relaxed(&t->busy)))
-        paths_bury_slow(p, kind, bytes, kind);
-    else
-        paths_bury(p, kind, bytes, t);
+    paths_bury_any(p, kind, bytes, kind);
     return true;
 }
 

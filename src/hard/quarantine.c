@@ -18,8 +18,8 @@ static const struct {
 _Static_assert(256 + 32 + 8 + 4 == HARD_PLACES, "all lines have their places");
 
 /* No quarantine yet; and none any more, or none to be had. */
-static struct hard_thread quarantine_none = {.busy = true};
-static struct hard_thread quarantine_closed = {.busy = true};
+static struct hard_thread quarantine_none = {0};
+static struct hard_thread quarantine_closed = {0};
 __thread struct hard_thread *hak_hard_self __attribute__((tls_model("initial-exec"))) =
     &quarantine_none;
 
@@ -31,7 +31,7 @@ static struct {
 
 HAK_NOINLINE void hak_hard_release_slow(void *p)
 {
-    if (p != NULL && !hak_heap_try_free(p))
+    if (p != NULL && !hak_heap_try_free(p) && !hak_heap_try_free_remote(p))
         hak_heap_free_slow(p);
 }
 
@@ -39,16 +39,16 @@ HAK_NOINLINE void hak_hard_release_slow(void *p)
 static void quarantine_empty(void)
 {
     struct hard_thread *t = hak_hard_self;
-    if (hak_load_relaxed(&t->busy))
+    if (hard_is_busy(t))
         return;
-    hak_store_relaxed(&t->busy, true);
+    hard_set_busy(t, true);
     for (unsigned i = 0; i < HARD_PLACES; i++) {
         hak_hard_release_slow(t->places[i]);
         t->places[i] = NULL;
         t->bins[i] = HAK_KIND_CLOSED;
     }
     hak_hard_kept_end(t);
-    hak_store_relaxed(&t->busy, false);
+    hard_set_busy(t, false);
 }
 
 bool hak_hard_flush(void)
@@ -96,7 +96,7 @@ static void quarantine_start_locked(void)
 
 static void quarantine_set_up(struct hard_thread *t)
 {
-    *t = (struct hard_thread){.busy = false};
+    *t = (struct hard_thread){.fast_bytes = HARD_FAST_BYTES};
     unsigned place = 0;
     for (unsigned line = 0; line < HARD_LINES; line++) {
         t->oldest[line] = (uint16_t)place;
@@ -109,7 +109,7 @@ HAK_NOINLINE struct hard_thread *hak_hard_quarantine_slow(void)
 {
     struct hard_thread *t = hak_hard_self;
     if (t != &quarantine_none)
-        return hak_load_relaxed(&t->busy) ? NULL : t;
+        return hard_is_busy(t) ? NULL : t;
     hak_hard_self = &quarantine_closed; /* pthread_setspecific may allocate */
     hak_lock(&quarantine.lock);
     quarantine_start_locked();

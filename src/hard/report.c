@@ -56,13 +56,27 @@ HAK_COLD _Noreturn void hak_hard_underflow(const void *p, size_t bytes)
     report_outside("underflow of ", "written before the ", p, HARD_LARGE, bytes);
 }
 
+static size_t report_first_written(const char *p, size_t bytes)
+{
+    size_t at = 0;
+    while (at + 1 < bytes && p[at] == 0)
+        at++;
+    return at;
+}
+
+HAK_COLD _Noreturn void hak_hard_written(const char *p, unsigned cls, uint32_t word)
+{
+    size_t block_bytes = hak_class(cls)->size_bytes, bytes = word & HARD_SIZE_MASK;
+    if ((word & HARD_FREED) && report_first_written(p, block_bytes) >= bytes)
+        hak_hard_overflow(p, cls, bytes);
+    hak_hard_written_after_free(p, cls, block_bytes);
+}
+
 HAK_COLD _Noreturn void hak_hard_written_after_free(const char *p, unsigned cls, size_t bytes)
 {
     char line[200];
     struct hak_text text;
-    size_t at = 0;
-    while (at + 1 < bytes && p[at] == 0)
-        at++;
+    size_t at = report_first_written(p, bytes);
     report_begin(&text, line, sizeof line, "write after free of ", p);
     report_number(&text, "at offset ", at, "; ");
     report_end(&text, line, cls);

@@ -50,64 +50,95 @@ HAK_ALWAYS_INLINE bool hard_vector_is_zero(hard_vector v)
 #endif
 }
 
-/* p and bytes are multiples of 16, bytes > 0. What is no multiple of a step is looked at in part
- * twice, which takes fewer branches. */
-HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
-{
-    const char *last = p + bytes - HARD_VECTOR_BYTES;
-    if (bytes < 64)
-        return hard_pair_is_zero(hard_pair_at(p) | hard_pair_at(p + bytes - 16) |
-                                 hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
-    hard_vector any = hard_vector_at(last), also = hard_vector_at(last - HARD_VECTOR_BYTES);
-    if (bytes < HARD_STEP_BYTES)
-        return hard_vector_is_zero(any | also | hard_vector_at(p) |
-                                   hard_vector_at(p + HARD_VECTOR_BYTES));
-    any |= hard_vector_at(last - 2 * HARD_VECTOR_BYTES);
-    also |= hard_vector_at(last - 3 * HARD_VECTOR_BYTES);
-    for (last -= 3 * HARD_VECTOR_BYTES; p < last; p += HARD_STEP_BYTES) {
-        any |= hard_vector_at(p);
-        also |= hard_vector_at(p + HARD_VECTOR_BYTES);
-        any |= hard_vector_at(p + 2 * HARD_VECTOR_BYTES);
-        also |= hard_vector_at(p + 3 * HARD_VECTOR_BYTES);
-    }
-    return hard_vector_is_zero(any | also);
-}
+typedef uint64_t hard_loose_pair __attribute__((vector_size(16), aligned(1), may_alias));
+typedef __typeof__(hard_vector) hard_loose_vector __attribute__((aligned(1)));
 
 HAK_ALWAYS_INLINE void hard_pair_clear(char *p)
 {
-    *(hard_pair *)(void *)p = (hard_pair){0, 0};
+    *(hard_loose_pair *)(void *)p = (hard_loose_pair){0, 0};
 }
 
 HAK_ALWAYS_INLINE void hard_vector_clear(char *p)
 {
-    *(hard_vector *)(void *)p = (hard_vector){0, 0};
+    *(hard_loose_vector *)(void *)p = (hard_loose_vector){0, 0};
 }
 
-/* The same way. */
+/* So many vectors side by side. */
+HAK_ALWAYS_INLINE hard_vector hard_vectors_at(const char *p, unsigned count)
+{
+    hard_vector any = hard_vector_at(p);
+#pragma GCC unroll 8
+    for (unsigned i = 1; i < count; i++)
+        any |= hard_vector_at(p + i * HARD_VECTOR_BYTES);
+    return any;
+}
+
+HAK_ALWAYS_INLINE void hard_vectors_clear(char *p, unsigned count)
+{
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < count; i++)
+        hard_vector_clear(p + i * HARD_VECTOR_BYTES);
+}
+
+/* p and bytes are multiples of 16, bytes > 0. What is no multiple of a turn is looked at in part
+ * twice, which takes fewer branches: few of them are foreseen where lengths change. */
+HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
+{
+    const char *end = p + bytes;
+    if (bytes < 64)
+        return hard_pair_is_zero(hard_pair_at(p) | hard_pair_at(end - 16) |
+                                 hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
+    if (bytes <= HARD_STEP_BYTES)
+        return hard_vector_is_zero(hard_vectors_at(p, 2) |
+                                   hard_vectors_at(end - 2 * HARD_VECTOR_BYTES, 2));
+    hard_vector any = hard_vectors_at(end - HARD_STEP_BYTES, 4);
+    if (bytes <= 2 * HARD_STEP_BYTES)
+        return hard_vector_is_zero(any | hard_vectors_at(p, 4));
+    end -= 2 * HARD_STEP_BYTES;
+    any |= hard_vectors_at(end, 4);
+    for (; p < end; p += 2 * HARD_STEP_BYTES)
+        any |= hard_vectors_at(p, 8);
+    return hard_vector_is_zero(any);
+}
+
+HAK_ALWAYS_INLINE void hard_zero_few(char *p, size_t bytes)
+{
+    const uint64_t zero = 0;
+    if (bytes < 16) {
+        __builtin_memcpy(p, &zero, sizeof zero);
+        __builtin_memcpy(p + bytes - sizeof zero, &zero, sizeof zero);
+        return;
+    }
+    size_t last = bytes - 16, second = hak_min(16, last);
+    hard_pair_clear(p);
+    hard_pair_clear(p + second);
+    hard_pair_clear(p + last - second);
+    hard_pair_clear(p + last);
+}
+
+/* The same way; not a byte more. bytes >= 8, and any number. */
 HAK_ALWAYS_INLINE void hard_zero(char *p, size_t bytes)
 {
-    char *last = p + bytes - HARD_VECTOR_BYTES;
+    char *end = p + bytes;
     if (bytes < 64) {
-        hard_pair_clear(p);
-        hard_pair_clear(p + (bytes / 2 & ~(size_t)15));
-        hard_pair_clear(p + bytes - 16);
+        hard_zero_few(p, bytes);
         return;
     }
-    hard_vector_clear(last - HARD_VECTOR_BYTES);
-    hard_vector_clear(last);
-    if (bytes < HARD_STEP_BYTES) {
-        hard_vector_clear(p);
-        hard_vector_clear(p + HARD_VECTOR_BYTES);
+    if (bytes <= HARD_STEP_BYTES) {
+        hard_vectors_clear(p, 2);
+        hard_vectors_clear(end - 2 * HARD_VECTOR_BYTES, 2);
         return;
     }
-    hard_vector_clear(last - 3 * HARD_VECTOR_BYTES);
-    hard_vector_clear(last - 2 * HARD_VECTOR_BYTES);
-    for (last -= 3 * HARD_VECTOR_BYTES; p < last; p += HARD_STEP_BYTES) {
+    hard_vectors_clear(end - HARD_STEP_BYTES, 4);
+    if (bytes <= 2 * HARD_STEP_BYTES) {
+        hard_vectors_clear(p, 4);
+        return;
+    }
+    end -= 2 * HARD_STEP_BYTES;
+    hard_vectors_clear(end, 4);
+    for (; p < end; p += 2 * HARD_STEP_BYTES) {
         HAK_OPAQUE(p); /* or the compiler makes a call of memset of it */
-        hard_vector_clear(p);
-        hard_vector_clear(p + HARD_VECTOR_BYTES);
-        hard_vector_clear(p + 2 * HARD_VECTOR_BYTES);
-        hard_vector_clear(p + 3 * HARD_VECTOR_BYTES);
+        hard_vectors_clear(p, 8);
     }
 }
 
@@ -130,9 +161,6 @@ HAK_ALWAYS_INLINE void hard_zero_written(char *p, size_t bytes)
             return;
     }
 }
-
-typedef uint64_t hard_loose_pair __attribute__((vector_size(16), aligned(1), may_alias));
-typedef __typeof__(hard_vector) hard_loose_vector __attribute__((aligned(1)));
 
 /* All from `at` to `end` is zero; the 8 bytes before `at` can be read. How much it is changes from
  * block to block, so that the end of a loop could not be predicted: up to 64 bytes, and up to four

@@ -128,6 +128,22 @@ static void overflow_beyond_the_canary(size_t size)
     my_free(p);
 }
 
+static void use_again(size_t size)
+{
+    for (int i = 0; i < 3000; i++)
+        my_free(my_malloc(size));
+}
+
+/* In the middle of what the class leaves of a small block. size: such that a thread that has
+ * allocated little and one that has allocated much use the same class. */
+static void overflow_beyond_the_canary_of_a_small_block(size_t size)
+{
+    char *p = block(size);
+    p[size + 12] = 1;
+    my_free(p);
+    use_again(size);
+}
+
 static void overflow_of_usable_size(size_t size)
 {
     char *p = block(size);
@@ -165,7 +181,7 @@ static void underflow_before_a_large_block(size_t size)
 static void underflow_into_the_neighbour(size_t size)
 {
     static char *blocks[2000];
-    size_t distance = (size + 16) / 16 * 16;
+    size_t distance = (size + 8 + 15) / 16 * 16;
     for (size_t i = 0; i < COUNT_OF(blocks); i++)
         blocks[i] = my_malloc(size);
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
@@ -181,12 +197,6 @@ static void underflow_into_the_neighbour(size_t size)
 }
 
 /* ---- freed memory ---- */
-
-static void use_again(size_t size)
-{
-    for (int i = 0; i < 3000; i++)
-        my_free(my_malloc(size));
-}
 
 static void write_after_free(size_t size)
 {
@@ -490,6 +500,8 @@ const struct misuse_case misuse_cases[] = {
     ODD(overflow_found_by_another_thread, OVERFLOW("* bytes")),
     SAYS(overflow_beyond_the_canary, 1060, OVERFLOW("1060 bytes") CLASS),
     SAYS(overflow_beyond_the_canary, 33000, OVERFLOW("33000 bytes") CLASS),
+    SAYS(overflow_beyond_the_canary_of_a_small_block, 230, OVERFLOW("230 bytes") CLASS),
+    SAYS(overflow_beyond_the_canary_of_a_small_block, 470, OVERFLOW("470 bytes") CLASS),
     ODD(overflow_of_usable_size, OVERFLOW("* bytes")),
     FAULTS(overflow_into_the_guard),
     FAULTS(read_of_the_guard),
@@ -538,7 +550,7 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(nothing_is_left_after_shrinking, 1000),
     ANSWERS(nothing_is_left_after_shrinking, 60000),
     ANSWERS(a_freed_block_waits, 24),
-    ANSWERS(a_freed_block_waits, 250),
+    ANSWERS(a_freed_block_waits, 240),
     ANSWERS(a_freed_block_waits, 20000),
     ANSWERS(a_freed_block_waits, 200000),
     ANSWERS(blocks_come_in_no_order, 24),

@@ -113,6 +113,18 @@ static void both_forms_clear_every_byte_and_none_beyond(void **state)
             }
 }
 
+static void any_number_of_bytes_is_cleared(void **state)
+{
+    (void)state;
+    static _Alignas(16) char long_block[1100];
+    for (size_t bytes = 8; bytes < sizeof long_block; bytes++) {
+        memset(long_block, 0xff, sizeof long_block);
+        hard_zero(long_block, bytes);
+        for (size_t at = 0; at < sizeof long_block; at++)
+            CHECK((long_block[at] == 0) == (at < bytes), "byte %zu of %zu", at, bytes);
+    }
+}
+
 static void not_foreign(void *p)
 {
     fail_msg("%p is a block of ours", p);
@@ -136,24 +148,26 @@ static void blocks_of_one_form_are_freed_by_the_other_and_come_back_zero(void **
         }
 }
 
-/* What free looks at in its own way: every length behind the canary, every byte of it. */
-static void a_free_takes_the_canary_only_if_nothing_is_behind_it(void **state)
+/* What free looks at in its own way: every byte of the canary, and the last ones of the block. */
+static void a_free_finds_what_was_written_across_the_end_of_a_block(void **state)
 {
     (void)state;
     set_secret();
-    for (size_t bytes = 0; bytes < BLOCK_BYTES; bytes++)
+    for (size_t bytes = 0; bytes <= BLOCK_BYTES - HARD_CANARY_BYTES; bytes++)
         for (size_t at = bytes; at <= BLOCK_BYTES; at++) {
             memset(block, 0, sizeof block);
             memset(block, 0x77, bytes);
             hard_canary_put(block, bytes, BLOCK_BYTES);
             if (at < BLOCK_BYTES)
                 block[at] ^= 0x10;
-            CHECK(hard_canary_take(block, bytes, BLOCK_BYTES) == (at == BLOCK_BYTES), "%zu of %zu",
-                  at, bytes);
+            bool seen = at < bytes + HARD_CANARY_BYTES ||
+                        (at >= BLOCK_BYTES - sizeof(uint64_t) && at < BLOCK_BYTES);
+            CHECK(hard_canary_is_whole(block, bytes, BLOCK_BYTES) != seen, "%zu of %zu", at, bytes);
         }
 }
 
-/* A process that ends as it should: byte `at` was written behind a block of `bytes` bytes. */
+/* A process that ends as it should: byte `at` was written behind a block of `bytes` bytes, which was
+ * found when it was freed, or at the latest when it was used again. */
 static bool form_dies(const struct form *form, size_t bytes, size_t at)
 {
     int status;
@@ -164,10 +178,22 @@ static bool form_dies(const struct form *form, size_t bytes, size_t at)
         char *p = form->malloc(bytes);
         p[at] = (char)~p[at];
         form->free(p, not_foreign);
+        for (int i = 0; i < 3000; i++)
+            form->free(form->malloc(bytes), not_foreign);
         _exit(0);
     }
     return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
            WTERMSIG(status) == SIGABRT;
+}
+
+/* The class that a thread uses for a size does not change any more. */
+static void settle_class_of(size_t bytes)
+{
+    static void *blocks[3000];
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        blocks[i] = forms[0].malloc(bytes);
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        forms[0].free(blocks[i], not_foreign);
 }
 
 static void both_forms_find_what_was_written_behind_a_block(void **state)
@@ -175,6 +201,7 @@ static void both_forms_find_what_was_written_behind_a_block(void **state)
     (void)state;
     static const size_t sizes[] = {1, 9, 16, 17, 40, 65, 70, 100, 129, 200, 300, 513, 600, 700};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        settle_class_of(sizes[i]);
         char *p = forms[0].malloc(sizes[i]);
         size_t block_bytes = hak_class((hak_map_lookup(p) & HAK_KIND_MASK) / 2)->size_bytes;
         forms[0].free(p, not_foreign);
@@ -217,8 +244,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_byte_that_is_not_zero_is_found),
     cmocka_unit_test(both_forms_find_every_byte_that_is_not_zero),
     cmocka_unit_test(both_forms_clear_every_byte_and_none_beyond),
+    cmocka_unit_test(any_number_of_bytes_is_cleared),
     cmocka_unit_test(blocks_of_one_form_are_freed_by_the_other_and_come_back_zero),
-    cmocka_unit_test(a_free_takes_the_canary_only_if_nothing_is_behind_it),
+    cmocka_unit_test(a_free_finds_what_was_written_across_the_end_of_a_block),
     cmocka_unit_test(both_forms_find_what_was_written_behind_a_block),
     cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
     cmocka_unit_test(random_numbers_differ_after_a_fork),
