@@ -203,14 +203,47 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 /* A heap that has used up a few slabs of a class will use up the next; a thread that wants a few
  * blocks of a class will not, and there may be a thousand of those. */
 #define SLABS_BEFORE_DENSE 4u
+#define SLAB_BLOCKS_LOOKED_AT 2u
+
+/* Of a block of more than two pages a program may use the ends alone. */
+static bool slabs_may_be_sparse(const struct hak_class *c)
+{
+    return c->size_bytes > 2 * HAK_PAGE_BYTES;
+}
+
+/* Two blocks of a full slab tell whether it does; not where there are huge pages, which are in
+ * memory in any case. (The last blocks of the slab may not be written to yet.) */
+static bool slabs_tells_use(const struct hak_slab *s)
+{
+    return s != NULL && hak_pool_has_huge_pages() &&
+           !hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense);
+}
+
+static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c)
+{
+    for (unsigned i = 0; i < SLAB_BLOCKS_LOOKED_AT; i++) {
+        unsigned block = c->blocks / SLAB_BLOCKS_LOOKED_AT * i;
+        char *middle = s->base + block * (size_t)c->size_bytes + c->size_bytes / 2;
+        if (!hak_os_is_resident(middle - (uintptr_t)middle % HAK_PAGE_BYTES))
+            return false;
+    }
+    return true;
+}
 
 static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
 {
+    const struct hak_class *c = hak_class(cls);
     struct hak_class_heap *ch = &heap->classes[cls];
-    if (ch->slabs_taken < SLABS_BEFORE_DENSE)
-        ch->slabs_taken++;
-    bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !hak_pool_is_huge_early();
-    return few || hak_class(cls)->slots > 1 || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
+    const struct hak_slab *full = ch->lists[HAK_LIST_FULL];
+    bool early = !slabs_may_be_sparse(c) && hak_pool_is_huge_early();
+    if (ch->slabs_taken < SLABS_BEFORE_DENSE) {
+        if (!slabs_may_be_sparse(c))
+            ch->slabs_taken++;
+        else if (slabs_tells_use(full))
+            ch->slabs_taken = slabs_is_written(full, c) ? ch->slabs_taken + 1 : 0;
+    }
+    bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !early;
+    return few || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
 /* With much memory in a class, of all threads, the fine class below it is worth having. Not with a

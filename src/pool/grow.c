@@ -24,6 +24,12 @@ bool hak_pool_is_huge_early(void)
     return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;
 }
 
+bool hak_pool_has_huge_pages(void)
+{
+    return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) -
+                                 hak_load_relaxed(&hak_pool.whole_now));
+}
+
 static bool grow_try_reserve(size_t superslabs)
 {
     size_t most = hak_load_relaxed(&hak_pool.limit_superslabs);
@@ -152,9 +158,7 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
 {
     size_t first;
     size_t bytes = (superslabs - 1) * HAK_SUPERSLAB_BYTES + slots * HAK_SLOT_BYTES;
-    dense = dense && slots == HAK_SLOTS &&
-            pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) -
-                                  hak_load_relaxed(&hak_pool.whole_now));
+    dense = dense && slots == HAK_SLOTS && hak_pool_has_huge_pages();
     int error = hak_pool_map(superslabs, 1, bytes, true, &first);
     if (error != 0)
         return error;

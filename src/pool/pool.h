@@ -83,6 +83,8 @@ void hak_pool_set_age(uint64_t retired_max_age_ns);
 void hak_pool_set_huge_pages_from(size_t bytes);
 /* Huge pages are wanted from the first superslab on. */
 bool hak_pool_is_huge_early(void);
+/* The pool is large enough for huge pages. */
+bool hak_pool_has_huge_pages(void);
 /* Superslabs mapped at the moment, those of huge blocks and what is kept included. */
 size_t hak_pool_mapped_superslabs(void);
 /* Bytes kept, as far as they are in memory. */

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: which slabs are expected to be used up, so that huge pages are asked for. */
+#include "cache_support.h"
+
+#define FROM_SUPERSLABS 4u /* huge pages */
+#define SUPERSLABS 16u     /* filled */
+
+/* ENDS_OF_SOME: of each fourth block, the first of a slab among them. */
+enum use { WHOLE, ENDS, ENDS_OF_SOME };
+
+static void use_block(char *p, size_t size, enum use use, unsigned number)
+{
+    if (use == WHOLE || (use == ENDS_OF_SOME && number % 4 != 0))
+        memset(p, 1, size);
+    p[0] = p[size - 1] = 1;
+}
+
+/* Fills 32 MiB with blocks of a size; how many superslabs' worth of its slabs is where huge pages
+ * were asked for. */
+static unsigned dense_superslabs(size_t size, enum use use)
+{
+    start();
+    hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(size);
+    const struct hak_class *c = hak_class(cls);
+    unsigned count = SUPERSLABS * HAK_SLOTS / c->slots * c->blocks;
+    assert_int_equal(c->blocks % 4, 0); /* see ENDS_OF_SOME */
+    unsigned dense = 0;
+    for (unsigned i = 0; i < count; i++)
+        use_block(allocate(heap, cls), c->size_bytes, use, i);
+    for (unsigned list = 0; list < HAK_LISTS; list++)
+        for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
+            if (hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense))
+                dense += c->slots;
+    verify_heaps();
+    close_thread(heap);
+    return dense / HAK_SLOTS;
+}
+
+#define BLOCK_BYTES 16000u /* four to a slab */
+
+static void blocks_that_are_written_as_a_whole_get_huge_pages(void **state)
+{
+    (void)state;
+    unsigned dense = dense_superslabs(BLOCK_BYTES, WHOLE);
+    assert_true(dense >= SUPERSLABS / 2);
+    assert_true(dense <= SUPERSLABS - FROM_SUPERSLABS);
+}
+
+static void blocks_of_which_only_the_ends_are_used_do_not(void **state)
+{
+    (void)state;
+    assert_int_equal(dense_superslabs(BLOCK_BYTES, ENDS), 0);
+}
+
+static void nor_do_they_where_that_goes_for_some(void **state)
+{
+    (void)state;
+    assert_int_equal(dense_superslabs(BLOCK_BYTES, ENDS_OF_SOME), 0);
+}
+
+static void blocks_of_up_to_two_pages_are_not_looked_at(void **state)
+{
+    (void)state;
+    assert_true(dense_superslabs(5000, ENDS) >= SUPERSLABS / 2);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(blocks_that_are_written_as_a_whole_get_huge_pages),
+    cmocka_unit_test(blocks_of_which_only_the_ends_are_used_do_not),
+    cmocka_unit_test(nor_do_they_where_that_goes_for_some),
+    cmocka_unit_test(blocks_of_up_to_two_pages_are_not_looked_at),
+};
+UNIT_MAIN(tests)
