@@ -62,17 +62,30 @@ HAK_FAST void *hak_operator_new(size_t size, void *(*failed)(size_t size))
 
 static HAK_NOINLINE void malloc_free_slow(void *p)
 {
-    if (HAK_LIKELY(hak_heap_try_free_remote(p)))
-        return;
     if (p != NULL && HAK_UNLIKELY(!hak_heap_free_slow(p)))
         hak_foreign_free(p);
 }
 
+/* Takes over what free has found out already, and calls nothing but at its end: for a thread that
+ * frees what others allocate this is the fast path. */
+static HAK_NOINLINE void malloc_free_remote(void *p, struct hak_front *front, uint64_t kind)
+{
+    if (HAK_UNLIKELY(!hak_heap_try_free_remote(front, kind, p)))
+        malloc_free_slow(p);
+}
+
 HAK_FAST HAK_PUBLIC void hakmem_free(void *p)
 {
-    if (HAK_HARDENED)
+    struct hak_front *front = hak_self;
+    uint64_t kind = 0;
+    if (HAK_HARDENED) {
         hak_hard_free(p, hak_foreign_free);
-    else if (HAK_UNLIKELY(!hak_heap_try_free(p)))
+        return;
+    }
+    bool known = hak_heap_try_kind(front, p, &kind);
+    if (HAK_UNLIKELY(known && kind >= HAK_KIND_CLASSES))
+        malloc_free_remote(p, front, kind);
+    else if (HAK_UNLIKELY(!known || !hak_cache_push(front, kind, p)))
         malloc_free_slow(p);
 }
 

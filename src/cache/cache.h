@@ -246,10 +246,10 @@ HAK_ALWAYS_INLINE bool hak_cache_try_free_remote(struct hak_heap *heap, uint32_t
     uint32_t bytes = heap->outbox_bytes + size_bytes;
     if (HAK_UNLIKELY(bytes >= HAK_OUTBOX_MAX_BYTES))
         return false;
-    if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
-        hak_cache_take_line(p);
     o->message->blocks[--o->free] = p;
     heap->outbox_bytes = bytes;
+    if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
+        hak_cache_take_line(p);
     return true;
 }
 

@@ -31,7 +31,11 @@ static struct {
 
 HAK_NOINLINE void hak_hard_release_slow(void *p)
 {
-    if (p != NULL && !hak_heap_try_free(p) && !hak_heap_try_free_remote(p))
+    struct hak_front *front = hak_self;
+    uint64_t kind;
+    if (p == NULL || hak_heap_try_free(p))
+        return;
+    if (!hak_heap_try_kind(front, p, &kind) || !hak_heap_try_free_remote(front, kind, p))
         hak_heap_free_slow(p);
 }
 

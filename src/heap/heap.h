@@ -45,18 +45,25 @@ static inline void *hak_heap_malloc_at(size_t size_bytes, uintptr_t site)
     return HAK_LIKELY(p != NULL) ? p : hak_heap_malloc_from(size_bytes, site);
 }
 
+/* The kind of the block that p may be: less than HAK_KIND_CLASSES for one of the thread's own
+ * slabs. False: the front knows no such place; p is no block, or the front lags behind. */
+HAK_ALWAYS_INLINE bool hak_heap_try_kind(struct hak_front *front, void *p, uint64_t *kind)
+{
+    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
+    if (HAK_UNLIKELY(slot >= front->slots))
+        return false;
+    *kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
+    return true;
+}
+
 /* Puts a block of this thread's own slabs into its bin. False: anything else (NULL included),
  * nothing was done. */
 HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
 {
     struct hak_front *front = hak_self;
-    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
-    if (HAK_UNLIKELY(slot >= front->slots))
-        return false;
-    uint64_t kind = hak_load_relaxed(&front->map[slot]) ^ front->tag;
-    if (HAK_UNLIKELY(kind >= HAK_KIND_CLASSES))
-        return false;
-    return hak_cache_push(front, kind, p);
+    uint64_t kind;
+    return HAK_LIKELY(hak_heap_try_kind(front, p, &kind)) && HAK_LIKELY(kind < HAK_KIND_CLASSES) &&
+           hak_cache_push(front, kind, p);
 }
 
 /* --- slow paths --- */
@@ -68,16 +75,11 @@ void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero);
  * done. */
 bool hak_heap_free_slow(void *p);
 
-/* Frees a block of another thread's slab that can wait with others. False: anything else (NULL
- * included), nothing was done. */
-HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(void *p)
+/* Frees a block of another thread's slab, of this kind, that can wait with others. False: anything
+ * else, nothing was done. */
+HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(struct hak_front *front, uint64_t kind, void *p)
 {
-    struct hak_front *front = hak_self;
-    size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
-    if (HAK_UNLIKELY(slot >= front->slots))
-        return false;
-    return hak_cache_try_free_remote(hak_heap_of_front(front), hak_load_relaxed(&front->map[slot]),
-                                     p);
+    return hak_cache_try_free_remote(hak_heap_of_front(front), (uint32_t)kind ^ front->tag, p);
 }
 void *hak_heap_calloc(size_t bytes);
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site);
