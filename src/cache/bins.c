@@ -105,8 +105,8 @@ void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
 }
 
 /* The hardened library hands blocks out in an order that cannot be foreseen, but what is allocated
- * together stays near each other: so many at a time are shuffled. (All of a batch: lua takes 1.58 of
- * its time, 64 at a time 1.35, 16 1.21, none 1.11. See docs/hardened.md.) */
+ * together stays near each other: so many at a time are shuffled. (All of a batch: lua takes 1.58
+ * of its time, 64 at a time 1.35, 16 1.21, none 1.11. See docs/hardened.md.) */
 #define SHUFFLE_BLOCKS 16u
 
 /* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.

@@ -43,7 +43,8 @@ HAK_COLD void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
 /* A block keeps its place while it fills at least half of it. */
 static bool blocks_stay(size_t block_bytes, size_t bytes)
 {
-    return bytes <= block_bytes - HARD_CANARY_BYTES && (bytes >= block_bytes / 2 || block_bytes <= 64);
+    return bytes <= block_bytes - HARD_CANARY_BYTES &&
+           (bytes >= block_bytes / 2 || block_bytes <= 64);
 }
 
 static void blocks_resize(char *p, unsigned cls, _Atomic(uint32_t) *at, uint32_t word, size_t bytes)

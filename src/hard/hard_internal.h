@@ -76,9 +76,9 @@ static inline uint64_t hard_canary(const void *p)
     return __builtin_bswap64(((uintptr_t)p ^ hak_hard.secret[0]) * hak_hard.secret[1]) | 1;
 }
 
-/* Behind what was asked for there is room for a canary; large blocks may have room for a part of it,
- * which ends where the block ends: the word that it is the upper part of begins in what was asked
- * for. */
+/* Behind what was asked for there is room for a canary; large blocks may have room for a part of
+ * it, which ends where the block ends: the word that it is the upper part of begins in what was
+ * asked for. */
 #define HARD_CANARY_BYTES sizeof(uint64_t)
 struct hard_place {
     char *at;

@@ -121,8 +121,8 @@ static HAK_NOINLINE void paths_bury_slow(void *p, uint64_t kind, size_t bytes, u
 {
     size_t block_bytes = paths_class(kind)->size_bytes;
     if (HAK_UNLIKELY(!hard_canary_is_whole(p, bytes, block_bytes)) ||
-        HAK_UNLIKELY(!hard_rest_is_zero((char *)p + bytes + HARD_CANARY_BYTES,
-                                        (char *)p + block_bytes)))
+        HAK_UNLIKELY(
+            !hard_rest_is_zero((char *)p + bytes + HARD_CANARY_BYTES, (char *)p + block_bytes)))
         hak_hard_overflow(p, (unsigned)kind / 2, bytes);
     if (bytes >= HARD_FAST_BYTES)
         hard_zero_written(p, hak_round_up(bytes + HARD_CANARY_BYTES, HAK_ALIGNMENT));

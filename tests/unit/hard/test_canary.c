@@ -166,8 +166,8 @@ static void a_free_finds_what_was_written_across_the_end_of_a_block(void **state
         }
 }
 
-/* A process that ends as it should: byte `at` was written behind a block of `bytes` bytes, which was
- * found when it was freed, or at the latest when it was used again. */
+/* A process that ends as it should: byte `at` was written behind a block of `bytes` bytes, which
+ * was found when it was freed, or at the latest when it was used again. */
 static bool form_dies(const struct form *form, size_t bytes, size_t at)
 {
     int status;
