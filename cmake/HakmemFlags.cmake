@@ -56,9 +56,9 @@ foreach(name
 endforeach()
 
 # Probes for tracers (src/os/probes.h): a nop and a note each.
-include(CheckIncludeFile)
-check_include_file(sys/sdt.h HAKMEM_HAVE_SDT)
-if(HAKMEM_HAVE_SDT)
+# Not check_include_file, which would remember for good that it was not there.
+find_path(HAKMEM_SDT_INCLUDE sys/sdt.h)
+if(HAKMEM_SDT_INCLUDE)
     target_compile_definitions(hakmem_flags INTERFACE HAK_PROBES=1)
 else()
     message(STATUS "hakmem: <sys/sdt.h> not found, so the library has no probes for tracers (Debian package "
