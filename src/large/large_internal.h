@@ -19,8 +19,7 @@ struct run_row {
 /* See run_cache.c. */
 struct run_cache {
     struct run_row rows[HAK_RUN_CACHE_MOST_SLOTS - HAK_RUN_CACHE_LEAST_SLOTS + 1];
-    _Atomic(uint32_t) colour; /* of the last block, see runs.c */
-    _Atomic(uint64_t) taken;  /* runs, since the start; of two at once one may not be counted */
+    _Atomic(uint64_t) taken; /* runs, since the start; of two at once one may not be counted */
 } __attribute__((aligned(HAK_CACHE_LINE)));
 _Static_assert(sizeof(struct run_cache) == HAK_CACHE_LINE, "a line of its own");
 
