@@ -114,13 +114,30 @@ static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, boo
     return false;
 }
 
-/* What will be used up goes to superslabs with huge pages first. What may not be keeps out of them,
- * or memory would be held that nobody touches; but for EMPTY slots, which are held anyway. */
+/* A huge page that is not used up yet is hardly a thing beside what the pool has. */
+#define LARGE_HUGE_SUPERSLABS 4u
+static bool pool_is_large(void)
+{
+    size_t superslabs =
+        hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
+    return pool_wants_huge_pages(superslabs / LARGE_HUGE_SUPERSLABS);
+}
+
+/* What will be used up goes to superslabs with huge pages, what may not be keeps out of them, or
+ * memory would be held that nobody touches; but for EMPTY slots, which are held anyway. UNUSED ones
+ * of the wrong kind cost nothing where they are. */
 bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
                          bool *zero)
 {
+    bool any_kind = empty_only || (dense && !pool_is_large());
     return pool_try_in_use(count, align, empty_only, dense, slot, zero) ||
-           ((dense || empty_only) && pool_try_in_use(count, align, empty_only, !dense, slot, zero));
+           (any_kind && pool_try_in_use(count, align, empty_only, !dense, slot, zero));
+}
+
+bool hak_pool_try_in_use_any(unsigned count, unsigned align, size_t *slot, bool *zero)
+{
+    return pool_try_in_use(count, align, false, false, slot, zero) ||
+           pool_try_in_use(count, align, false, true, slot, zero);
 }
 
 /* The superslab in which a slot of this class became EMPTY last may still have one: its pages and

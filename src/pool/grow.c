@@ -8,9 +8,7 @@
 
 /* The first superslab is mapped in steps, so that a small program neither holds 2 MiB of address
  * space and commit charge that it will not use nor fails to start under a small limit. Later, an
- * eighth of what is mapped at once (a knob), or a quarter of that for slots that may not be used
- * up.
- */
+ * eighth of what is mapped at once (a knob) for slots that will be used up, else a superslab. */
 #define GROW_FIRST_STEP_SLOTS 8u
 #define GROW_MOST_SUPERSLABS ((size_t)16)
 
@@ -188,8 +186,8 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
     if (grow_try_partial_locked(count, align, slot))
         return 0;
     size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
-    size_t divisor = hak_load_relaxed(&hak_pool_knobs.grow_divisor) * (dense ? 1 : 4);
-    size_t step = hak_min(mapped / divisor, GROW_MOST_SUPERSLABS);
+    size_t step = mapped / hak_load_relaxed(&hak_pool_knobs.grow_divisor);
+    step = dense ? hak_min(step, GROW_MOST_SUPERSLABS) : 1;
     unsigned first_step = (unsigned)hak_round_up(count, GROW_FIRST_STEP_SLOTS);
     int error = ENOMEM;
     if (step > 1)
@@ -204,7 +202,7 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         return 0;
     grow_complete_locked();
     /* Also what could not be unmapped meanwhile has become slots. */
-    if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+    if (hak_pool_try_in_use_any(count, align, slot, zero))
         error = 0;
     hak_pool_retire_free(); /* what lacked stood for a slot in use until now */
     return error;

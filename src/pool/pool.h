@@ -69,7 +69,7 @@ struct hak_pool_knobs {
     _Atomic(uint64_t) keep_percent; /* of the most that was in use: what experience may add to what
                                      * is kept */
     _Atomic(uint64_t) grow_divisor; /* the next step is one part in so many of what is mapped, up to
-                                     * 32 MiB; a quarter of it for slots that may not be used up */
+                                     * 32 MiB; a superslab for slots that may not be used up */
     _Atomic(uint64_t) prefault;     /* what is touched before it is used: HAK_PREFAULT_* */
     _Atomic(uint64_t) huge_keep_bytes; /* larger blocks go straight back to the system */
     _Atomic(uint64_t) give_back;       /* memory is short: HAK_GIVE_BACK_* */

@@ -123,6 +123,8 @@ int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, 
 void hak_pool_try_add_partial(size_t superslab);
 /* Maps memory for at least `count` slots and acquires them. Returns 0 or an errno. */
 int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero);
-/* Acquires from superslabs in use: EMPTY slots only, or any free ones. */
+/* Acquires from superslabs in use: EMPTY slots only, or UNUSED ones of the right kind too. */
 bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
                          bool *zero);
+/* Any free slots, when the system gives no more. */
+bool hak_pool_try_in_use_any(unsigned count, unsigned align, size_t *slot, bool *zero);

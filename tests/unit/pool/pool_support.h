@@ -29,6 +29,15 @@ static inline size_t acquire(unsigned count, unsigned align, unsigned label, boo
     return slot;
 }
 
+/* A huge block of so many superslabs. */
+static inline struct hak_whole take(size_t superslabs, bool *zero)
+{
+    struct hak_whole w;
+    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, false, &w, zero), 0);
+    assert_int_equal(w.superslabs, superslabs);
+    return w;
+}
+
 static inline void release(size_t slot, unsigned count, unsigned label)
 {
     hak_pool_release_any(slot, count, label, false);

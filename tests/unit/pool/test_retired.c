@@ -393,14 +393,6 @@ static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **s
 
 /* --- whole superslabs --- */
 
-static struct hak_whole take(size_t superslabs, bool *zero)
-{
-    struct hak_whole w;
-    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, false, &w, zero), 0);
-    assert_int_equal(w.superslabs, superslabs);
-    return w;
-}
-
 static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
 {
     (void)state;
@@ -500,83 +492,6 @@ static void the_end_of_a_range_is_mapped_when_it_is_kept(void **state)
     assert_int_equal(window_bytes(), 3 * HAK_SUPERSLAB_BYTES);
 }
 
-/* --- huge pages --- */
-
-static void huge_pages_from(size_t bytes)
-{
-    struct hak_pool_config config = {.retired_max_count = 1000,
-                                     .retired_max_bytes = SIZE_MAX,
-                                     .retired_max_age_ns = UINT64_MAX,
-                                     .huge_pages_from_bytes = bytes};
-    hak_pool_configure(&config);
-}
-
-static bool is_dense(size_t slot)
-{
-    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->dense);
-}
-
-#define DENSE (3u | HAK_POOL_DENSE)
-
-static void what_will_be_used_up_gets_huge_pages_in_a_large_pool(void **state)
-{
-    (void)state;
-    start();
-    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
-    for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
-        assert_false(is_dense(acquire(1, 1, DENSE, NULL)));
-    size_t run = acquire(4, 1, RUN, NULL);
-    assert_false(is_dense(run));
-    assert_false(is_dense(acquire(1, 1, 3, NULL)));
-    for (unsigned i = 5; i < HAK_SLOTS; i++)
-        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, run / HAK_SLOTS);
-    size_t dense = acquire(1, 1, DENSE, NULL);
-    assert_true(is_dense(dense));
-    assert_false(is_dense(acquire(4, 1, RUN, NULL)));
-    assert_false(is_dense(acquire(1, 1, 3, NULL)));
-    for (unsigned i = 1; i < HAK_SLOTS; i++)
-        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, dense / HAK_SLOTS);
-    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, 3) > 0, true); /* the class is the same */
-}
-
-static void runs_may_use_what_is_empty_in_a_dense_superslab(void **state)
-{
-    (void)state;
-    start();
-    huge_pages_from(0);
-    for (unsigned i = 0; i < HAK_SLOTS; i++)
-        acquire(1, 1, DENSE, NULL);
-    size_t dense = acquire(1, 1, DENSE, NULL);
-    assert_true(is_dense(dense));
-    for (unsigned i = 1; i <= 4; i++)
-        acquire(1, 1, DENSE, NULL);
-    release(dense + 1, 4, 3);
-    assert_int_equal(acquire(4, 1, RUN, NULL), dense + 1);
-}
-
-static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state)
-{
-    (void)state;
-    bool zero;
-    start();
-    huge_pages_from(0);
-    for (unsigned i = 0; i < 5; i++) { /* of each two pages are looked at */
-        struct hak_whole w = take(3, &zero);
-        memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
-        assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), i < 4 ? 2 * i : 8);
-        hak_whole_give(&w);
-        hak_pool_trim();
-    }
-    unsigned unused = 0; /* then one block in 16 */
-    while (hak_load_relaxed(&hak_pool.dense_samples) != 0) {
-        struct hak_whole w = take(3, &zero);
-        hak_whole_give(&w);
-        hak_pool_trim();
-        unused++;
-    }
-    assert_in_range(unused, 2, 16);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_release_of_the_last_slot_retires_a_superslab),
     cmocka_unit_test(a_superslab_that_is_not_mapped_whole_is_not_retired),
@@ -603,8 +518,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_move_that_is_refused_costs_nothing),
     cmocka_unit_test(slots_and_huge_blocks_take_from_the_same_superslabs),
     cmocka_unit_test(the_end_of_a_range_is_mapped_when_it_is_kept),
-    cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
-    cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
-    cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
 };
 UNIT_MAIN(tests)

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of pool: which superslabs get huge pages, and whose slots they are for. */
+#include "pool_support.h"
+
+static void huge_pages_from(size_t bytes)
+{
+    struct hak_pool_config config = {.retired_max_count = 1000,
+                                     .retired_max_bytes = SIZE_MAX,
+                                     .retired_max_age_ns = UINT64_MAX,
+                                     .huge_pages_from_bytes = bytes};
+    hak_pool_configure(&config);
+}
+
+static bool is_dense(size_t slot)
+{
+    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->dense);
+}
+
+#define DENSE (3u | HAK_POOL_DENSE)
+
+static void what_will_be_used_up_gets_huge_pages_in_a_large_pool(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
+        assert_false(is_dense(acquire(1, 1, DENSE, NULL)));
+    size_t run = acquire(4, 1, RUN, NULL);
+    assert_false(is_dense(run));
+    assert_false(is_dense(acquire(1, 1, 3, NULL)));
+    for (unsigned i = 5; i < HAK_SLOTS; i++)
+        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, run / HAK_SLOTS);
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    assert_true(is_dense(dense));
+    assert_false(is_dense(acquire(4, 1, RUN, NULL)));
+    assert_false(is_dense(acquire(1, 1, 3, NULL)));
+    for (unsigned i = 1; i < HAK_SLOTS; i++)
+        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, dense / HAK_SLOTS);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, 3) > 0, true); /* the class is the same */
+}
+
+static void runs_may_use_what_is_empty_in_a_dense_superslab(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(0);
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    assert_true(is_dense(dense));
+    for (unsigned i = 1; i <= 4; i++)
+        acquire(1, 1, DENSE, NULL);
+    release(dense + 1, 4, 3);
+    assert_int_equal(acquire(4, 1, RUN, NULL), dense + 1);
+}
+
+static void a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+    size_t run = acquire(4, 1, RUN, NULL);
+    assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, run / HAK_SLOTS); /* not large yet */
+    for (unsigned i = 5; i < 2 * HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+    run = acquire(4, 1, RUN, NULL);
+    assert_false(is_dense(run));
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    assert_true(is_dense(dense));
+    assert_int_equal(acquire(1, 1, 3, NULL) / HAK_SLOTS, run / HAK_SLOTS);
+    release(run, 4, RUN);
+    for (unsigned i = 0; i < 4; i++) /* EMPTY slots are in memory anyway */
+        assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, run / HAK_SLOTS);
+    assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, dense / HAK_SLOTS);
+}
+
+static unsigned acquire_until_refused(unsigned label)
+{
+    size_t slot;
+    bool zero;
+    unsigned acquired = 0;
+    while (hak_pool_acquire_any(1, 1, label, &slot, &zero) == 0)
+        acquired++;
+    return acquired;
+}
+
+static void fill_to_the_limit(unsigned label)
+{
+    start();
+    huge_pages_from(0);
+    hak_pool_set_limit(3);
+    size_t dense = acquire(1, 1, DENSE, NULL);
+    size_t other = acquire(1, 1, 3, NULL);
+    assert_true(is_dense(dense) && !is_dense(other));
+    assert_int_equal(acquire_until_refused(label), 3 * HAK_SLOTS - 2);
+    verify_pool();
+}
+
+static void at_the_limit_what_may_not_be_used_up_gets_slots_of_huge_pages(void **state)
+{
+    (void)state;
+    fill_to_the_limit(3);
+}
+
+static void at_the_limit_what_will_be_used_up_gets_any_slots(void **state)
+{
+    (void)state;
+    fill_to_the_limit(DENSE);
+}
+
+static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(0);
+    for (unsigned i = 0; i < 5; i++) { /* of each two pages are looked at */
+        struct hak_whole w = take(3, &zero);
+        memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+        assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), i < 4 ? 2 * i : 8);
+        hak_whole_give(&w);
+        hak_pool_trim();
+    }
+    unsigned unused = 0; /* then one block in 16 */
+    while (hak_load_relaxed(&hak_pool.dense_samples) != 0) {
+        struct hak_whole w = take(3, &zero);
+        hak_whole_give(&w);
+        hak_pool_trim();
+        unused++;
+    }
+    assert_in_range(unused, 2, 16);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
+    cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
+    cmocka_unit_test(a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up),
+    cmocka_unit_test(at_the_limit_what_may_not_be_used_up_gets_slots_of_huge_pages),
+    cmocka_unit_test(at_the_limit_what_will_be_used_up_gets_any_slots),
+    cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
+};
+UNIT_MAIN(tests)
