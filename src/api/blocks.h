@@ -45,8 +45,9 @@ static inline bool api_realloc_at(void *p, size_t bytes, uintptr_t site, void **
 {
     if (HAK_HARDENED)
         return hak_hard_realloc(p, bytes, out);
-    if (HAK_UNLIKELY(hak_heap_usable_bytes(p) == 0))
+    size_t have = hak_heap_usable_bytes(p);
+    if (HAK_UNLIKELY(have == 0))
         return false;
-    *out = hak_heap_realloc_from(p, bytes, site);
+    *out = hak_heap_realloc_from(p, have, bytes, site);
     return true;
 }

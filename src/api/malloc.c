@@ -105,10 +105,8 @@ void *hak_api_calloc(size_t count, size_t size, uintptr_t site)
     return api_calloc_at(bytes, site);
 }
 
-void *hak_api_realloc(void *p, size_t size, uintptr_t site)
+static HAK_NOINLINE void *malloc_realloc_slow(void *p, size_t size, uintptr_t site)
 {
-    if (p == NULL)
-        return api_malloc_at(size, site);
     if (size == 0) {
         hakmem_free(p);
         return NULL;
@@ -117,6 +115,16 @@ void *hak_api_realloc(void *p, size_t size, uintptr_t site)
     if (HAK_UNLIKELY(!api_realloc_at(p, size, site, &q)))
         hak_foreign_die("invalid realloc of ", p);
     return q;
+}
+
+/* What needs no more than malloc does, and what stays where it is, takes no frame. */
+void *hak_api_realloc(void *p, size_t size, uintptr_t site)
+{
+    if (p == NULL)
+        return api_malloc_at(size, site);
+    if (!HAK_HARDENED && HAK_LIKELY(size != 0) && hak_heap_may_keep(p, size))
+        return p;
+    return malloc_realloc_slow(p, size, site);
 }
 
 HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)

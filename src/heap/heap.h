@@ -7,6 +7,7 @@
 
 #include "cache/cache.h"
 #include "large/large.h"
+#include "telemetry/prof.h"
 #include "telemetry/telemetry.h"
 
 /* --- fast paths --- */
@@ -47,7 +48,8 @@ static inline void *hak_heap_malloc_at(size_t size_bytes, uintptr_t site)
 
 /* The kind of the block that p may be: less than HAK_KIND_CLASSES for one of the thread's own
  * slabs. False: the front knows no such place; p is no block, or the front lags behind. */
-HAK_ALWAYS_INLINE bool hak_heap_try_kind(struct hak_front *front, void *p, uint64_t *kind)
+HAK_ALWAYS_INLINE bool hak_heap_try_kind(const struct hak_front *front, const void *p,
+                                         uint64_t *kind)
 {
     size_t slot = ((uintptr_t)p - front->base) >> HAK_SLOT_SHIFT;
     if (HAK_UNLIKELY(slot >= front->slots))
@@ -64,6 +66,24 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free(void *p)
     uint64_t kind;
     return HAK_LIKELY(hak_heap_try_kind(front, p, &kind)) && HAK_LIKELY(kind < HAK_KIND_CLASSES) &&
            hak_cache_push(front, kind, p);
+}
+
+/* A block keeps its place while it fills at least half of it. */
+static inline bool hak_heap_stays(size_t have_bytes, size_t bytes)
+{
+    return bytes <= have_bytes && (bytes >= have_bytes / 2 || have_bytes <= 64);
+}
+
+/* p is a block of this thread's own slabs whose place is right for so many bytes too. False:
+ * anything else. bytes > 0. */
+HAK_ALWAYS_INLINE bool hak_heap_may_keep(const void *p, size_t bytes)
+{
+    uint64_t kind;
+    if (HAK_UNLIKELY(!hak_heap_try_kind(hak_self, p, &kind)) ||
+        HAK_UNLIKELY(kind >= HAK_KIND_CLASSES) || (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on())))
+        return false;
+    return hak_heap_stays(hak_class((unsigned)kind / 2)->size_bytes, bytes) &&
+           hak_block_begins((unsigned)kind / 2, p);
 }
 
 /* --- slow paths --- */
@@ -93,7 +113,8 @@ size_t hak_heap_usable_bytes(const void *p);
 /* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was.
  */
 void *hak_heap_realloc(void *p, size_t bytes);
-void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site);
+/* The same for a caller that knows hak_heap_usable_bytes(p). */
+void *hak_heap_realloc_from(void *p, size_t have_bytes, size_t bytes, uintptr_t site);
 
 /* Why p is no block that can be freed, for a message; a constant string. */
 const char *hak_heap_why_not(const void *p);

@@ -379,17 +379,10 @@ size_t hak_heap_usable_bytes(const void *p)
     return hak_class(kind / 2)->size_bytes;
 }
 
-/* A block keeps its place while it fills at least half of it. */
-static bool realloc_stays(size_t have, size_t bytes)
+void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
 {
-    return bytes <= have && (bytes >= have / 2 || have <= 64);
-}
-
-void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
-{
-    size_t have = hak_heap_usable_bytes(p);
     hak_heap_notice_fork();
-    if (have <= HAK_SMALL_MAX && realloc_stays(have, bytes)) {
+    if (have <= HAK_SMALL_MAX && hak_heap_stays(have, bytes)) {
         if (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on()))
             hak_profile_kept(p, bytes);
         return p;
@@ -414,7 +407,7 @@ void *hak_heap_realloc_from(void *p, size_t bytes, uintptr_t site)
 
 HAK_NOINLINE void *hak_heap_realloc(void *p, size_t bytes)
 {
-    return hak_heap_realloc_from(p, bytes, HAK_CALL_SITE());
+    return hak_heap_realloc_from(p, hak_heap_usable_bytes(p), bytes, HAK_CALL_SITE());
 }
 
 const char *hak_heap_why_not(const void *p)

@@ -111,14 +111,24 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero);
  * Returns how many; *fresh_zero says that all of them read as zero. */
 unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool *fresh_zero);
 
-/* Any thread: the index of the block of a slab's class that begins at p; reports misuse and does
- * not return if none does. */
+/* Any thread: the index of the block that begins at p, in a slab of the class; if none does, more
+ * than any number of blocks. */
+static inline uint64_t hak_block_index_at(const struct hak_class *c, const void *p)
+{
+    size_t offset = (uintptr_t)p & c->offset_mask;
+    return hak_block_index(c, offset - hak_class_colour_bytes(c, (uintptr_t)p));
+}
+
+static inline bool hak_block_begins(unsigned cls, const void *p)
+{
+    return hak_block_index_at(hak_class(cls), p) < hak_class(cls)->blocks;
+}
+
+/* The same; reports misuse and does not return if none does. */
 static inline unsigned hak_block_checked_index(unsigned cls, const void *p)
 {
-    const struct hak_class *c = hak_class(cls);
-    size_t offset = (uintptr_t)p & c->offset_mask;
-    uint64_t index = hak_block_index(c, offset - hak_class_colour_bytes(c, (uintptr_t)p));
-    if (HAK_UNLIKELY(index >= c->blocks))
+    uint64_t index = hak_block_index_at(hak_class(cls), p);
+    if (HAK_UNLIKELY(index >= hak_class(cls)->blocks))
         hak_slab_no_block(cls, p);
     return (unsigned)index;
 }

@@ -222,6 +222,26 @@ static void a_block_that_grows_step_by_step_keeps_its_content(void **state)
     release(p);
 }
 
+static void what_may_keep_its_place_is_what_realloc_leaves_there(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+        for (size_t j = 1; j < UNIT_COUNT(sizes); j++) {
+            char *p = allocate(sizes[i]);
+            bool may_keep = hak_heap_may_keep(p, sizes[j]);
+            CHECK(!may_keep || sizes[i] <= HAK_SMALL_MAX, "%zu is a large block", sizes[i]);
+            CHECK(!may_keep || !hak_heap_may_keep(p + 1, sizes[j]), "inside of %zu", sizes[i]);
+            CHECK(!may_keep || sizes[j] <= hak_heap_usable_bytes(p), "from %zu to %zu", sizes[i],
+                  sizes[j]);
+            char *q = hak_heap_realloc(p, sizes[j]);
+            if (sizes[i] <= HAK_SMALL_MAX)
+                CHECK((p == q) == may_keep, "from %zu to %zu", sizes[i], sizes[j]);
+            release(q);
+        }
+    }
+    assert_false(hak_heap_may_keep(NULL, 1));
+}
+
 static void a_block_that_shrinks_gives_memory_back(void **state)
 {
     (void)state;
@@ -361,6 +381,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(aligned_blocks_are_as_small_as_their_alignment_allows),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(realloc_keeps_the_content),
+    cmocka_unit_test(what_may_keep_its_place_is_what_realloc_leaves_there),
     cmocka_unit_test(a_block_that_grows_step_by_step_keeps_its_content),
     cmocka_unit_test(a_block_that_shrinks_gives_memory_back),
     cmocka_unit_test(sizes_beyond_all_memory_are_refused_with_enomem),
