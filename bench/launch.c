@@ -118,8 +118,6 @@ static void child_exec(const struct options *o)
 {
     child_redirect(o->output, STDOUT_FILENO);
     child_redirect(o->errors, STDERR_FILENO);
-    if (o->preload != NULL && setenv("LD_PRELOAD", o->preload, 1) != 0)
-        _exit(126);
     execvp(o->command[0], o->command);
     fprintf(stderr, "launch: cannot run %s: %s\n", o->command[0], strerror(errno));
     _exit(127);
@@ -220,6 +218,9 @@ int main(int argc, char **argv)
 {
     struct options o = options_read(argc, argv);
     struct cost cost = {0};
+    /* Not by each child, which would copy pages for it that a run without does not. */
+    if (o.preload != NULL && setenv("LD_PRELOAD", o.preload, 1) != 0)
+        exit(3);
     if (o.warm_mib != 0)
         warm(o.warm_mib);
     for (long i = 0; i < o.runs && cost.status == 0; i++)

@@ -103,11 +103,12 @@ def run_of(cost: Mapping[str, int], errors: str) -> Run:
 def environment_for(allocator: Allocator, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a run.
 
-    Without LD_PRELOAD, which the launcher sets for the command alone, and without HAKMEM_STATS,
-    whose report is not part of any result. It is not set to 0 either: a process that reads a
+    Without LD_PRELOAD, which the launcher sets, and without HAKMEM_STATS, whose report is not part
+    of any result, and what was set for this tool. None is set to 0 either: a process that reads a
     setting touches 250 kB of file more than one that finds none.
     """
-    own = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "HAKMEM_STATS")}
+    left_out = re.compile("LD_PRELOAD|HAKMEM_STATS|HAKMEM_BENCH_.*")
+    own = {k: v for k, v in os.environ.items() if not left_out.fullmatch(k)}
     return {**own, **allocator.environment, **(extra or {})}
 
 
