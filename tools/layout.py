@@ -60,8 +60,8 @@ PROGRAMS = (
 )
 
 HEAD = """/* Where things lie in libhakmem.so: the constants with the tables that are read when it is loaded; behind the code, in a
- * mapping of their own, the functions that ordinary programs do not use; behind the small variables the large ones, of
- * which few are used. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
+ * mapping of their own, the functions that ordinary programs do not use; first of all variables those that the loader
+ * writes; behind the small variables the large ones, of which few are used. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 SECTIONS
@@ -69,6 +69,18 @@ SECTIONS
   .rodata_first : { *(.rodata .rodata.*) }
 }
 INSERT AFTER .rela.plt;
+
+SECTIONS
+{
+  .data_first : { *(.data.first) }
+}
+INSERT BEFORE .data;
+
+SECTIONS
+{
+  .data_last : { *(.data.last) }
+}
+INSERT AFTER .data;
 
 SECTIONS
 {

@@ -5,12 +5,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <unistd.h>
 
 /* Weak: a statically linked program may not have it. */
 extern void *dlsym(void *, const char *) __attribute__((weak));
 
-static const char *foreign_first_break;
+static uintptr_t foreign_first_break;
 static _Atomic(uintptr_t) foreign_free;
 
 void hak_foreign_keep_free(uintptr_t address)
@@ -20,15 +19,15 @@ void hak_foreign_keep_free(uintptr_t address)
 
 void hak_foreign_start(void)
 {
-    foreign_first_break = sbrk(0);
+    foreign_first_break = hak_os_break(); /* sbrk would touch two pages of libc's for it */
 }
 
 /* hakmem never moves the program break, so what lies between its first place and the present one is
  * another allocator's: glibc's own malloc, reached through a handle. */
 static bool foreign_is_on_the_break(const void *p)
 {
-    return foreign_first_break != NULL && (const char *)p >= foreign_first_break &&
-           (const char *)p < (const char *)sbrk(0);
+    return foreign_first_break != 0 && (uintptr_t)p >= foreign_first_break &&
+           (uintptr_t)p < hak_os_break();
 }
 
 uintptr_t hak_foreign_next(const char *name)

@@ -30,6 +30,10 @@
 /* Behind definitions of zeroed variables that most processes do not touch: they lie together, so
  * that those that all touch share few pages. See cmake/layout.ld. */
 #define HAK_RARELY_USED __attribute__((section(".bss.rest")))
+/* The same of variables that are not zero, for two places: those that the loader writes pointers
+ * into, in every process, and large ones that are not touched before the first allocation. */
+#define HAK_RELOCATED __attribute__((section(".data.first")))
+#define HAK_USED_LATER __attribute__((section(".data.last")))
 
 #define HAK_CACHE_LINE 64
 

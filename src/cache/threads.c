@@ -16,15 +16,17 @@
 
 static void *no_blocks[1];
 
-#define BIN_CLOSED {.top = &no_blocks[0], .limit = &no_blocks[0]}
+#define BIN_CLOSED {.top = &no_blocks[0], .limit = NULL} /* top >= limit: full */
 /* The kinds that malloc finds for a thread without a heap: 0 for tiny sizes, as its own table of
- * those is empty, and what the table of all threads names for the others. (Each bin more is two
- * relocations when the library is loaded.) */
+ * those is empty, and what the table of all threads names for the others. (Each bin more is a
+ * relocation when the library is loaded.) */
 #define BINS_CLOSED {[0] = BIN_CLOSED, [HAK_METERED_CLASSES... HAK_CLASSES] = BIN_CLOSED}
 
 /* Tags that no heap has. */
-struct hak_front hak_front_none = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
-struct hak_front hak_front_shared = {.tag = 0xFFFFFEu << HAK_TAG_SHIFT, .bins = BINS_CLOSED};
+struct hak_front hak_front_none HAK_RELOCATED = {.tag = 0xFFFFFFu << HAK_TAG_SHIFT,
+                                                 .bins = BINS_CLOSED};
+struct hak_front hak_front_shared HAK_RELOCATED = {.tag = 0xFFFFFEu << HAK_TAG_SHIFT,
+                                                   .bins = BINS_CLOSED};
 __thread struct hak_front *hak_self __attribute__((tls_model("initial-exec"))) = &hak_front_none;
 struct hak_heap *hak_orphans;
 

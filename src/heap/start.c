@@ -6,6 +6,7 @@
 #include "policy/policy.h"
 #include "space/failure.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 
@@ -35,26 +36,30 @@ static void start_lock_waits(void)
         hak_heap_fork_child();
 }
 
-static bool start_watch_for_forks_locked(void)
+/* Before anything is changed for the first time, so that whatever a fork leaves half done is seen.
+ * Returns 0 or an errno. */
+static int start_watch_for_forks(void)
 {
     void *page;
-    if (hak_load_relaxed(&hak_heap_unforked) != &start_never_wiped)
-        return true;
-    if (hak_os_map_wiped_on_fork(&page) != 0)
-        return false;
-    _Atomic(uint32_t) *unforked = page;
-    hak_store_relaxed(unforked, HAK_UNFORKED);
-    hak_store_relaxed(&hak_heap_unforked, unforked);
-    hak_lock_set_waits(start_lock_waits);
-    return true;
+    _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
+    if (unforked != &start_never_wiped)
+        return 0;
+    int error = hak_os_map_wiped_on_fork(&page);
+    if (error != 0)
+        return error;
+    hak_store_relaxed((_Atomic(uint32_t) *)page, hak_load_relaxed(&start_never_wiped));
+    /* ORDER: [unforked] what is in the page; who finds the page depends on the pointer */
+    if (hak_cas_release(&hak_heap_unforked, &unforked, (_Atomic(uint32_t) *)page))
+        hak_lock_set_waits(start_lock_waits);
+    else
+        hak_os_unmap(page, HAK_PAGE_BYTES);
+    return 0;
 }
 
-bool hak_heap_watch_for_forks(void)
+bool hak_heap_can_watch_for_forks(void)
 {
-    hak_lock(&start.lock);
-    bool watched = start_watch_for_forks_locked();
-    hak_unlock(&start.lock);
-    return watched;
+    return hak_heap_started() ? hak_load_relaxed(&hak_heap_unforked) != &start_never_wiped
+                              : hak_os_can_wipe_on_fork();
 }
 
 static void start_thread_end(void *value);
@@ -68,14 +73,14 @@ static bool start_process(void)
 {
     if (hak_heap_started())
         return true;
+    if (start_watch_for_forks() == ENOMEM)
+        return false;
     hak_lock(&start.lock);
     bool done = hak_load_relaxed(&start.done);
     if (!done) {
         hak_classes_start();
         done = hak_space_start() == 0 && hak_cache_start() == 0;
         start.has_key = done && pthread_key_create(&start.key, start_thread_end) == 0;
-        if (done)
-            start_watch_for_forks_locked();
         if (done)
             hak_store_release(&start.done,
                               true); /* ORDER: [start] everything the first call has set up */

@@ -113,6 +113,16 @@ int hak_os_map_wiped_on_fork(void **out)
     return error;
 }
 
+bool hak_os_can_wipe_on_fork(void)
+{
+    return hak_syscall6(SYS_madvise, 0, 0, MADV_WIPEONFORK, 0, 0, 0) == 0; /* of no pages */
+}
+
+uintptr_t hak_os_break(void)
+{
+    return (uintptr_t)hak_syscall6(SYS_brk, 0, 0, 0, 0, 0, 0);
+}
+
 int hak_os_find_hole(size_t bytes, uintptr_t *out)
 {
     long got = memory_mmap(NULL, bytes, PROT_NONE, MAP_NORESERVE);

@@ -41,6 +41,8 @@ bool hak_os_is_resident(void *at);
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 /* Maps one page that reads as zero in the child of every fork (and raw clone) from now on. */
 int hak_os_map_wiped_on_fork(void **out);
+/* The system has such pages: Linux 4.14. */
+bool hak_os_can_wipe_on_fork(void);
 /* An address at which `bytes` were free a moment ago, chosen by the system; nothing is kept mapped.
  */
 int hak_os_find_hole(size_t bytes, uintptr_t *out);
@@ -122,6 +124,8 @@ size_t hak_os_read(int file, char *buffer, size_t bytes);
 bool hak_os_write(int file, const char *text, size_t bytes);
 void hak_os_close(int file);
 uint64_t hak_os_process_id(void);
+/* The program break: where the heap of brk and sbrk ends. */
+uintptr_t hak_os_break(void);
 
 /* --- the program as it is loaded --- */
 

@@ -6,7 +6,7 @@
 #include "os/trace.h"
 #include "pool/pool_internal.h"
 
-struct pool hak_pool = {
+struct pool hak_pool HAK_USED_LATER = {
     .config = {.max_count = 1024,
                .max_bytes = 0,
                .max_age_ns = 1000000000u,

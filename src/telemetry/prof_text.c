@@ -145,7 +145,7 @@ static void file_mappings(struct prof_file *f)
         hak_os_close(maps);
 }
 
-static char prof_path[HAK_PROF_PATH_BYTES] = "hakmem-%p.%n.prof";
+static char prof_path[HAK_PROF_PATH_BYTES] HAK_RARELY_USED; /* empty: the default */
 
 void hak_prof_set_path(const char *pattern)
 {
@@ -174,7 +174,9 @@ int hak_prof_write(const char *path)
     char expanded[HAK_PROF_PATH_BYTES];
     if (hak_prof_period() == 0)
         return ENODATA;
-    prof_expand(path == NULL ? prof_path : path, expanded);
+    if (path == NULL)
+        path = prof_path[0] != '\0' ? prof_path : "hakmem-%p.%n.prof";
+    prof_expand(path, expanded);
     int file = hak_os_open(expanded, true);
     if (file < 0)
         return -file;

@@ -45,6 +45,8 @@ METERED = kept("not run: no scenario profiles; one thread writes, and who comes 
                "or takes the heap's lock; the order keeps a block from being in two bins")
 FORKED = kept("not run: the simulated system has no page that a fork wipes; the child's threads meet at one word, whose "
               "release and acquire hand on what one of them has made good")
+FORK_PAGE = kept("not run: the simulated system has no page that a fork wipes; who finds the page reads it through the pointer that "
+                 "was found, which all machines but the Alpha keep in order")
 PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
                "by plain release and acquire")
 
@@ -77,6 +79,7 @@ ORDERS = {
     "heap/start.c hak_heap_fork_child load_acquire -> relaxed": FORKED,
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
+    "heap/start.c start_watch_for_forks cas_release -> relaxed": FORK_PAGE,
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
     "large/run_cache.c run_row_try_take cas_acquire -> relaxed": by("other_runs"),
     "large/run_cache.c hak_run_cache_try_put cas_release -> relaxed": by("other_runs"),
