@@ -24,8 +24,8 @@ bool hak_pool_is_huge_early(void)
 
 bool hak_pool_has_huge_pages(void)
 {
-    return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) -
-                                 hak_load_relaxed(&hak_pool.whole_now));
+    size_t unknown = pool_knows_dense() ? 0 : hak_load_relaxed(&hak_pool.whole_now);
+    return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) - unknown);
 }
 
 static bool grow_try_reserve(size_t superslabs)

@@ -31,6 +31,8 @@ struct pool {
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
+    _Atomic(uint64_t) last_whole;    /* of the last huge block: superslabs that are mapped as a
+                                      * whole, << 32, and its first superslab + 1; 0: none */
     _Atomic(bool) exact;             /* see hak_whole_be_exact */
     _Atomic(size_t) moved_pieces;    /* of huge blocks, about: mappings that do not merge */
     _Atomic(uint32_t)
@@ -104,6 +106,13 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
 {
     return superslabs * HAK_SUPERSLAB_BYTES >=
            hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
+}
+
+/* Huge blocks are used from end to end, as far as is known: see whole.c. */
+#define POOL_DENSE_ENOUGH 4u
+static inline bool pool_knows_dense(void)
+{
+    return hak_load_relaxed(&hak_pool.dense_samples) >= POOL_DENSE_ENOUGH;
 }
 
 /* A huge block of so many bytes is worth keeping. */

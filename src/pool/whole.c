@@ -35,31 +35,50 @@ static void whole_count_unmapped(size_t superslabs)
 }
 
 /* [dense]: a huge block may be used from end to end or here and there, and huge pages are a gain
- * for the first and a waste for the second. What the program did with the last ones that it freed
- * tells which to expect: of each a few pages are looked at (a call each), more of a larger one, in
- * the first half, because what lies behind the bytes asked for may have been given back. After so
- * many that were in memory huge pages are asked for, and one block in 16 is looked at; after a page
- * that was not, no longer. */
-#define DENSE_ENOUGH 8u
+ * for the first and a waste for the second. What the program does with the last one that it got,
+ * and did with those that it freed, tells which to expect: of each a few pages are looked at (a
+ * call each), more of a larger one, in the first half, because what lies behind the bytes asked for
+ * may have been given back. After so many that were in memory huge pages are asked for, and of
+ * blocks that are freed one in 16 is looked at; after a page that was not, no longer. */
 #define DENSE_LOOK_EVERY 16u
 #define DENSE_SAMPLES_MOST 4u
-#define DENSE_SAMPLE_BYTES ((size_t)4 << 20)
+#define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 
-static void whole_learn(const struct hak_whole *w)
+static void whole_look(size_t first, size_t bytes)
 {
-    if (hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH &&
-        hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY != 0)
-        return;
-    size_t samples = hak_min(1 + w->mapped_bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
+    size_t samples = hak_min(1 + bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
     for (size_t i = 0; i < samples; i++) {
-        size_t at = hak_round_down(w->mapped_bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
-        if (!hak_os_is_resident(hak_superslab_address(w->first) + at - HAK_PAGE_BYTES)) {
+        size_t at = hak_round_down(bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
+        if (!hak_os_is_resident(hak_superslab_address(first) + at - HAK_PAGE_BYTES)) {
             hak_store_relaxed(&hak_pool.dense_samples, 0u);
             return;
         }
-        if (hak_load_relaxed(&hak_pool.dense_samples) < DENSE_ENOUGH)
+        if (!pool_knows_dense())
             hak_add_relaxed(&hak_pool.dense_samples, 1u);
     }
+}
+
+/* The block at this place is the program's no longer. */
+static void whole_forget_last(size_t first)
+{
+    uint64_t last = hak_load_relaxed(&hak_pool.last_whole);
+    if ((uint32_t)last == first + 1)
+        hak_cas_relaxed(&hak_pool.last_whole, &last, (uint64_t)0);
+}
+
+static void whole_learn(const struct hak_whole *w)
+{
+    whole_forget_last(w->first);
+    if (!pool_knows_dense() || hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY == 0)
+        whole_look(w->first, w->mapped_bytes);
+}
+
+/* From a block that the program still has. It got no huge pages. */
+static void whole_learn_of_last(void)
+{
+    uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
+    if (last != 0 && !pool_knows_dense())
+        whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SUPERSLAB_BYTES);
 }
 
 /* What is to be mapped from the superslab number `from` of the range on. */
@@ -67,8 +86,7 @@ static void whole_advise(const struct hak_whole *w, size_t from)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
     if (pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)) &&
-        (hak_load_relaxed(&hak_pool.dense_samples) >= DENSE_ENOUGH || hak_pool_is_huge_early()) &&
-        w->mapped_bytes > skip)
+        (pool_knows_dense() || hak_pool_is_huge_early()) && w->mapped_bytes > skip)
         hak_os_advise_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
 }
 
@@ -79,7 +97,11 @@ static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
     int error = hak_pool_map(w->superslabs, align, bytes, false, &w->first);
     if (error != 0)
         return error;
+    whole_learn_of_last();
     whole_advise(w, 0);
+    if (!pool_knows_dense())
+        hak_store_relaxed(&hak_pool.last_whole,
+                          (uint64_t)(bytes / HAK_SUPERSLAB_BYTES) << 32 | (w->first + 1));
     whole_count_mapped(w->superslabs);
     return 0;
 }
@@ -262,6 +284,7 @@ void hak_whole_give(const struct hak_whole *w)
 
 void hak_whole_unmap(const struct hak_whole *w)
 {
+    whole_forget_last(w->first);
     whole_unmap(w->first, w->superslabs, w->mapped_bytes);
 }
 
@@ -301,6 +324,7 @@ bool hak_whole_try_cut(struct hak_whole *w, size_t bytes)
 
 void hak_whole_moved_away(const struct hak_whole *w)
 {
+    whole_forget_last(w->first);
     whole_count_unmapped(w->superslabs);
     hak_space_give(w->first, w->superslabs);
 }

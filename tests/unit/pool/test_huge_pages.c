@@ -111,6 +111,11 @@ static void at_the_limit_what_will_be_used_up_gets_any_slots(void **state)
     fill_to_the_limit(DENSE);
 }
 
+static uint32_t samples(void)
+{
+    return hak_load_relaxed(&hak_pool.dense_samples);
+}
+
 static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state)
 {
     (void)state;
@@ -118,20 +123,61 @@ static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state
     start();
     huge_pages_from(0);
     for (unsigned i = 0; i < 5; i++) { /* of each two pages are looked at */
-        struct hak_whole w = take(3, &zero);
+        struct hak_whole w = take(1, &zero);
         memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
-        assert_int_equal(hak_load_relaxed(&hak_pool.dense_samples), i < 4 ? 2 * i : 8);
+        assert_int_equal(samples(), i < 2 ? 2 * i : 4);
         hak_whole_give(&w);
         hak_pool_trim();
     }
     unsigned unused = 0; /* then one block in 16 */
-    while (hak_load_relaxed(&hak_pool.dense_samples) != 0) {
+    while (samples() != 0) {
         struct hak_whole w = take(3, &zero);
         hak_whole_give(&w);
         hak_pool_trim();
         unused++;
     }
     assert_in_range(unused, 2, 16);
+}
+
+static void a_huge_block_that_is_written_lets_the_next_have_huge_pages(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    struct hak_whole first = take(4, &zero);
+    memset(hak_superslab_address(first.first), 1, first.mapped_bytes);
+    assert_int_equal(samples(), 0);
+    assert_false(hak_pool_has_huge_pages());
+    take(4, &zero);
+    assert_int_equal(samples(), 4);
+    assert_true(hak_pool_has_huge_pages()); /* for slabs, too */
+}
+
+static void a_huge_block_that_is_hardly_used_does_not(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    struct hak_whole first = take(4, &zero);
+    *hak_superslab_address(first.first) = 1;
+    hak_store_relaxed(&hak_pool.dense_samples, 3u);
+    take(4, &zero);
+    assert_int_equal(samples(), 0);
+}
+
+static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    struct hak_whole first = take(1, &zero);
+    hak_whole_unmap(&first);
+    hak_store_relaxed(&hak_pool.dense_samples, 3u);
+    struct hak_whole second = take(1, &zero);
+    hak_whole_moved_away(&second);
+    take(1, &zero);
+    assert_int_equal(samples(), 3);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -141,5 +187,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(at_the_limit_what_may_not_be_used_up_gets_slots_of_huge_pages),
     cmocka_unit_test(at_the_limit_what_will_be_used_up_gets_any_slots),
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
+    cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
+    cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
+    cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),
 };
 UNIT_MAIN(tests)
