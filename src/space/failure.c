@@ -8,14 +8,70 @@
 
 #define LIMITS_AGE_NS 1000000000u /* so that programs that fail in a loop do so fast */
 
-static __thread struct hak_refusal failure_refusal;
-
 struct hak_failures hak_failures HAK_RARELY_USED;
+
+/* What threads were refused last, so that no program pays for this with storage of every thread. A
+ * place is a thread's until it has made its record, or, where more threads than there are places
+ * are refused at once, until another takes it, and then one may be told the other's reason. */
+#define FAILURE_PLACE_BITS 6
+#define FAILURE_PLACES (1u << FAILURE_PLACE_BITS)
+#define FAILURE_REASON_BITS 2
+#define FAILURE_ERROR_BITS 14
+#define FAILURE_STAGE_SHIFT                                                                        \
+    (FAILURE_REASON_BITS + FAILURE_ERROR_BITS) /* addresses have 48 bits                           \
+                                                */
+_Static_assert(HAK_FAILURE_COUNT <= 1 << FAILURE_REASON_BITS, "a reason has its bits");
+
+static struct failure_place {
+    _Atomic(uintptr_t) thread; /* 0: nobody's */
+    _Atomic(uint64_t) refusal;
+} failure_places[FAILURE_PLACES] HAK_RARELY_USED;
+
+/* The place that `whose` has, made the calling thread's; NULL: none. */
+static struct failure_place *failure_find(uintptr_t whose, unsigned first)
+{
+    for (unsigned i = 0; i < FAILURE_PLACES; i++) {
+        struct failure_place *place = &failure_places[(first + i) % FAILURE_PLACES];
+        uintptr_t found = whose;
+        if (hak_load_relaxed(&place->thread) == whose &&
+            hak_cas_relaxed(&place->thread, &found, hak_os_this_thread()))
+            return place;
+    }
+    return NULL;
+}
+
+static struct failure_place *failure_place(void)
+{
+    uintptr_t me = hak_os_this_thread();
+    unsigned first = (unsigned)(me * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FAILURE_PLACE_BITS));
+    struct failure_place *place = failure_find(me, first);
+    if (place == NULL)
+        place = failure_find(0, first);
+    if (place == NULL) {
+        place = &failure_places[first];
+        hak_store_relaxed(&place->thread, me);
+    }
+    return place;
+}
 
 int hak_refused(enum hak_failure_reason reason, int error, const char *stage)
 {
-    failure_refusal = (struct hak_refusal){reason, error, stage};
+    uint64_t word = (uint64_t)(uintptr_t)stage << FAILURE_STAGE_SHIFT |
+                    (uint64_t)(unsigned)error << FAILURE_REASON_BITS | reason;
+    hak_store_relaxed(&failure_place()->refusal, word);
     return error;
+}
+
+static struct hak_refusal failure_take_last(void)
+{
+    struct failure_place *place = failure_place();
+    uint64_t word = hak_exchange_relaxed(&place->refusal, (uint64_t)0);
+    hak_store_relaxed(&place->thread, (uintptr_t)0);
+    return (struct hak_refusal){
+        .reason = (enum hak_failure_reason)(word & hak_low_bits32(FAILURE_REASON_BITS)),
+        .error = (int)(word >> FAILURE_REASON_BITS & hak_low_bits32(FAILURE_ERROR_BITS)),
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): where it came from */
+        .stage = (const char *)(uintptr_t)(word >> FAILURE_STAGE_SHIFT)};
 }
 
 static const char *failure_error_name(int error)
@@ -107,8 +163,8 @@ static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
 
 void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind)
 {
-    struct hak_failure f = {failure_refusal, size_bytes, align_bytes, kind, hak_os_now_ns(), {0}};
-    failure_refusal = (struct hak_refusal){0};
+    struct hak_failure f = {failure_take_last(), size_bytes, align_bytes, kind,
+                            hak_os_now_ns(),     {0}};
     HAK_PROBE3(fail, (unsigned)f.why.reason, size_bytes, align_bytes);
     hak_lock(&hak_failures.lock);
     if (f.why.reason == HAK_FAILURE_MAP)
