@@ -161,7 +161,12 @@ struct hak_heap {
     int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes;
     uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
+    uint8_t spare_wanted;  /* owner; messages taken at a time */
     uint32_t outbox_bytes; /* owner, as the outbox itself */
+    struct hak_meta_free *spare_messages;         /* owner */
+    struct hak_meta_free *done_first, *done_last; /* messages to be given back, so many; these
+                                                   * three under the heap's lock */
+    uint32_t done_count;
     struct hak_outbox outbox[HAK_OUTBOXES];
     struct hak_heap_stats stats;
     _Atomic(size_t) slabs;    /* owned */
@@ -171,7 +176,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[280];
+    char apart[248];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

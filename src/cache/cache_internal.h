@@ -109,6 +109,8 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);
 void hak_heap_collect_locked(struct hak_heap *heap);
 /* The same by the owner, whose bins take what has no neighbour, as far as they have room. */
 void hak_heap_collect_owner_locked(struct hak_heap *heap);
+/* Gives back all messages that do not hold blocks. */
+void hak_heap_free_messages_owner_locked(struct hak_heap *heap);
 /* Any thread: the same for a heap that has something in its inbox and is not locked. */
 bool hak_heap_try_collect_any(struct hak_heap *heap);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */

@@ -125,6 +125,41 @@ static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message 
     return others;
 }
 
+/* Messages are had and given back several at a time, so that a thread takes the lock of all records
+ * less than once a slab of 64-byte blocks that it sends or collects. */
+#define SPARE_MOST 32u
+
+static void remote_give_back_locked(struct hak_heap *heap)
+{
+    if (heap->done_count != 0)
+        hak_meta_free_chain(heap->done_first, heap->done_last, sizeof(struct hak_message));
+    heap->done_first = NULL;
+    heap->done_count = 0;
+}
+
+static void remote_done_locked(struct hak_heap *heap, struct hak_meta_free *m)
+{
+    m->next = heap->done_first;
+    heap->done_first = m;
+    if (heap->done_count++ == 0)
+        heap->done_last = m;
+    if (heap->done_count == SPARE_MOST)
+        remote_give_back_locked(heap);
+}
+
+void hak_heap_free_messages_owner_locked(struct hak_heap *heap)
+{
+    struct hak_meta_free *m = heap->spare_messages;
+    heap->spare_messages = NULL;
+    heap->spare_wanted = 0;
+    while (m != NULL) {
+        struct hak_meta_free *next = m->next;
+        remote_done_locked(heap, m);
+        m = next;
+    }
+    remote_give_back_locked(heap);
+}
+
 static void inbox_collect_locked(struct hak_heap *heap, bool to_bins)
 {
     if (hak_load_relaxed(&heap->inbox) == NULL)
@@ -135,7 +170,7 @@ static void inbox_collect_locked(struct hak_heap *heap, bool to_bins)
         if (HAK_UNLIKELY(remote_collect_locked(heap, m, to_bins) != 0))
             remote_send_any(m);
         else
-            hak_meta_free(m, sizeof *m);
+            remote_done_locked(heap, (void *)m);
         m = next;
     }
 }
@@ -193,13 +228,26 @@ void hak_outbox_flush(struct hak_heap *heap)
     hak_cache_tick_any();
 }
 
+/* Twice as many as the last time: a heap that sends one now and then holds no more. */
+static struct hak_message *outbox_new_message(struct hak_heap *heap)
+{
+    if (heap->spare_messages == NULL) {
+        heap->spare_wanted = (uint8_t)hak_min(hak_max(heap->spare_wanted * 2u, 1), SPARE_MOST);
+        heap->spare_messages = hak_meta_alloc_chain(sizeof(struct hak_message), heap->spare_wanted);
+    }
+    struct hak_meta_free *m = heap->spare_messages;
+    if (m != NULL)
+        heap->spare_messages = m->next;
+    return (void *)m;
+}
+
 bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p)
 {
     struct hak_outbox *o = hak_outbox_of(heap, entry);
     if (o->message != NULL && (o->free == 0 || o->tag != entry >> HAK_TAG_SHIFT))
         outbox_send(heap, o);
     if (o->message == NULL) {
-        struct hak_message *m = hak_meta_alloc(sizeof *m);
+        struct hak_message *m = outbox_new_message(heap);
         if (m == NULL)
             return false;
         *o = (struct hak_outbox){m, entry >> HAK_TAG_SHIFT, HAK_MESSAGE_BLOCKS};

@@ -177,6 +177,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_unlock(&hak_orphans->lock);
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
         heap->classes[cls].begun = heap->classes[cls].volume = 0;
+    hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
     hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
     hak_cache_collect_orphans();

@@ -92,11 +92,33 @@ void *hak_meta_alloc_or_fresh(size_t bytes, bool *fresh)
 
 void hak_meta_free(void *p, size_t bytes)
 {
-    struct hak_meta_free *f = p;
+    hak_meta_free_chain(p, p, bytes);
+}
+
+struct hak_meta_free *hak_meta_alloc_chain(size_t bytes, unsigned most)
+{
     unsigned list = meta_list_of(bytes);
     hak_lock(&hak_meta.lock);
-    f->next = hak_meta.lists[list];
-    hak_meta.lists[list] = f;
+    struct hak_meta_free *first = hak_meta.lists[list];
+    struct hak_meta_free *last = first;
+    for (unsigned i = 1; last != NULL && last->next != NULL && i < most; i++)
+        last = last->next;
+    if (first != NULL)
+        hak_meta.lists[list] = last->next;
+    else
+        first = last = meta_carve_locked((size_t)1 << (list + META_SMALLEST_SHIFT));
+    hak_unlock(&hak_meta.lock);
+    if (last != NULL)
+        last->next = NULL;
+    return first;
+}
+
+void hak_meta_free_chain(struct hak_meta_free *first, struct hak_meta_free *last, size_t bytes)
+{
+    unsigned list = meta_list_of(bytes);
+    hak_lock(&hak_meta.lock);
+    last->next = hak_meta.lists[list];
+    hak_meta.lists[list] = first;
     hak_unlock(&hak_meta.lock);
 }
 

@@ -112,6 +112,14 @@ void *hak_meta_alloc(size_t bytes);
 void *hak_meta_alloc_or_fresh(size_t bytes, bool *fresh);
 /* `bytes` as given to hak_meta_alloc. */
 void hak_meta_free(void *p, size_t bytes);
+/* The same for several under one lock, each linked to the next by its first word, the last to NULL.
+ * What is taken is one at least, or NULL, and more, `most` in all, only of what was freed before.
+ */
+struct hak_meta_free {
+    struct hak_meta_free *next;
+};
+struct hak_meta_free *hak_meta_alloc_chain(size_t bytes, unsigned most);
+void hak_meta_free_chain(struct hak_meta_free *first, struct hak_meta_free *last, size_t bytes);
 
 /* --- arithmetic --- */
 

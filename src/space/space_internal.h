@@ -35,10 +35,6 @@ extern HAK_HIDDEN struct hak_window hak_window;
 #define HAK_META_LISTS 24
 #define HAK_META_RANGES 32u
 
-struct hak_meta_free {
-    struct hak_meta_free *next;
-};
-
 /* Chunks that lie side by side are one range. */
 struct hak_meta_range {
     uintptr_t at;

@@ -248,10 +248,10 @@ MISTAKES = (
         """        if (HAK_UNLIKELY(remote_collect_locked(heap, m, to_bins) != 0))
             remote_send_any(m);
         else
-            hak_meta_free(m, sizeof *m);
+            remote_done_locked(heap, (void *)m);
 """,
         """        remote_collect_locked(heap, m, to_bins);
-        hak_meta_free(m, sizeof *m);
+        remote_done_locked(heap, (void *)m);
 """),), "blocks_ends"),
     Mistake("direct_without_recheck", "a thread without a heap waits for the owner's lock and does not look again",
             "cache/remote.c", ((

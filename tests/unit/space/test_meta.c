@@ -38,6 +38,47 @@ static void a_freed_record_is_the_next_of_its_size(void **state)
     }
 }
 
+static unsigned chain_length(const struct hak_meta_free *f)
+{
+    unsigned length = 0;
+    for (; f != NULL; f = f->next)
+        length++;
+    return length;
+}
+
+/* How often the lock of all records was taken. */
+static uint64_t meta_locked(void)
+{
+    struct hak_lock_counts counts = {0};
+    hak_meta_add_lock_counts(&counts);
+    return counts.acquired;
+}
+
+static void a_chain_has_what_was_freed_and_one_record_at_least(void **state)
+{
+    (void)state;
+    enum { RECORDS = 5 };
+    assert_int_equal(chain_length(hak_meta_alloc_chain(512, 16)), 1); /* nothing was freed */
+    struct hak_meta_free *all = NULL;
+    struct hak_meta_free *last = NULL;
+    for (unsigned i = 0; i < RECORDS; i++) {
+        struct hak_meta_free *f = hak_meta_alloc(512);
+        f->next = all;
+        all = f;
+        last = last == NULL ? f : last;
+    }
+    uint64_t locked = meta_locked();
+    hak_meta_free_chain(all, last, 512);
+    struct hak_meta_free *some = hak_meta_alloc_chain(512, 3);
+    struct hak_meta_free *others = hak_meta_alloc_chain(512, 16);
+    assert_int_equal(meta_locked() - locked, 3);
+    assert_ptr_equal(some, all);
+    assert_int_equal(chain_length(some), 3);
+    assert_int_equal(chain_length(others), RECORDS - 3);
+    assert_int_equal(chain_length(hak_meta_alloc_chain(512, 16)), 1);
+    assert_int_equal(chain_length(hak_meta_alloc_chain(512, 1)), 1);
+}
+
 static void what_is_a_page_or_more_begins_at_one(void **state)
 {
     (void)state;
@@ -126,6 +167,7 @@ static void two_threads_never_hold_the_same_record(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(records_are_aligned_to_cache_lines_and_apart),
     cmocka_unit_test(a_freed_record_is_the_next_of_its_size),
+    cmocka_unit_test(a_chain_has_what_was_freed_and_one_record_at_least),
     cmocka_unit_test(what_is_a_page_or_more_begins_at_one),
     cmocka_unit_test(fresh_memory_is_said_to_be_fresh_and_reads_as_zero),
     cmocka_unit_test(sizes_of_one_power_of_two_share_and_others_do_not),
