@@ -5,7 +5,6 @@
  * fork; the destructor prints what was asked for. */
 #include "api/api_internal.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 static const char no_thread[] = "hakmem: HAKMEM_BACKGROUND_THREAD: no thread could be started; "
@@ -21,10 +20,7 @@ __attribute__((constructor)) static void init_begin(void)
         hak_options.prof_leaks)
         hak_os_keep_stderr();
     hak_profile_begin();
-    /* Where slow paths see a fork by themselves no handler is needed, and to register one would
-     * bring 64 KiB of the C library's constants into memory. */
-    if (!hak_heap_can_watch_for_forks())
-        pthread_atfork(NULL, NULL, hak_heap_fork_child);
+    hak_heap_prepare_for_forks();
     if (hak_options.background_thread && !hak_background_begin())
         hak_os_write_stderr(no_thread, sizeof no_thread - 1);
 }

@@ -154,9 +154,9 @@ static inline struct hak_heap *hak_heap_self_slow(void)
 
 bool hak_heap_started(void);
 
-/* False: forks cannot be seen (Linux before 4.14); hak_heap_fork_child must be registered with
- * pthread_atfork. */
-bool hak_heap_can_watch_for_forks(void);
+/* By the constructor: where slow paths cannot see a fork by themselves (Linux before 4.14)
+ * pthread_atfork is told. */
+void hak_heap_prepare_for_forks(void);
 /* In the child of a fork: called by the first slow path, or the handler. */
 void hak_heap_fork_child(void);
 

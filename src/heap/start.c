@@ -6,7 +6,6 @@
 #include "policy/policy.h"
 #include "space/failure.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 
@@ -15,6 +14,7 @@ static struct {
     _Atomic(bool) done;
     pthread_key_t key;
     bool has_key;
+    bool handles_forks; /* by pthread_atfork */
 } start;
 
 /* HAK_UNFORKED in the process that wrote it, 0 in the child of a fork, and FORK_BEING_MENDED while
@@ -37,29 +37,39 @@ static void start_lock_waits(void)
 }
 
 /* Before anything is changed for the first time, so that whatever a fork leaves half done is seen.
- * Returns 0 or an errno. */
-static int start_watch_for_forks(void)
+ * False: there is no such page, or not now. */
+static bool start_try_watch_for_forks(void)
 {
     void *page;
     _Atomic(uint32_t) *unforked = hak_load_relaxed(&hak_heap_unforked);
     if (unforked != &start_never_wiped)
-        return 0;
-    int error = hak_os_map_wiped_on_fork(&page);
-    if (error != 0)
-        return error;
+        return true;
+    if (hak_os_map_wiped_on_fork(&page) != 0)
+        return false;
     hak_store_relaxed((_Atomic(uint32_t) *)page, hak_load_relaxed(&start_never_wiped));
     /* ORDER: [unforked] what is in the page; who finds the page depends on the pointer */
     if (hak_cas_release(&hak_heap_unforked, &unforked, (_Atomic(uint32_t) *)page))
         hak_lock_set_waits(start_lock_waits);
     else
         hak_os_unmap(page, HAK_PAGE_BYTES);
-    return 0;
+    return true;
 }
 
-bool hak_heap_can_watch_for_forks(void)
+/* Registering one brings 64 KiB of the C library's constants into memory. */
+static void start_handle_forks_locked(void)
 {
-    return hak_heap_started() ? hak_load_relaxed(&hak_heap_unforked) != &start_never_wiped
-                              : hak_os_can_wipe_on_fork();
+    if (!start.handles_forks)
+        pthread_atfork(NULL, NULL, hak_heap_fork_child);
+    start.handles_forks = true;
+}
+
+void hak_heap_prepare_for_forks(void)
+{
+    if (hak_os_can_wipe_on_fork())
+        return;
+    hak_lock(&start.lock);
+    start_handle_forks_locked();
+    hak_unlock(&start.lock);
 }
 
 static void start_thread_end(void *value);
@@ -73,9 +83,10 @@ static bool start_process(void)
 {
     if (hak_heap_started())
         return true;
-    if (start_watch_for_forks() == ENOMEM)
-        return false;
+    bool watches = start_try_watch_for_forks();
     hak_lock(&start.lock);
+    if (!watches)
+        start_handle_forks_locked();
     bool done = hak_load_relaxed(&start.done);
     if (!done) {
         hak_classes_start();

@@ -79,7 +79,7 @@ ORDERS = {
     "heap/start.c hak_heap_fork_child load_acquire -> relaxed": FORKED,
     "heap/start.c hak_heap_started load_acquire -> relaxed": by("other_start"),
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
-    "heap/start.c start_watch_for_forks cas_release -> relaxed": FORK_PAGE,
+    "heap/start.c start_try_watch_for_forks cas_release -> relaxed": FORK_PAGE,
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
     "large/run_cache.c run_row_try_take cas_acquire -> relaxed": by("other_runs"),
     "large/run_cache.c hak_run_cache_try_put cas_release -> relaxed": by("other_runs"),

@@ -40,9 +40,16 @@ static void lock_check(void)
 
 /* --- the first calls of the process --- */
 
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_hak_os_map_wiped_on_fork(void **out);
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    (void)prepare, (void)parent, (void)child;
+    return 0;
+}
 
 int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
