@@ -77,3 +77,4 @@ HAK_PUBLIC const char *hakmem_version(void)
 
 HAK_ALSO(int, malloc_trim, (size_t), hakmem_malloc_trim)
 HAK_ALSO(int, mallopt, (int, int), hakmem_mallopt)
+HAK_ALSO(int, __libc_mallopt, (int, int), hakmem_mallopt)

@@ -288,5 +288,6 @@ HAK_PUBLIC void hakmem_malloc_stats(void)
 
 HAK_ALSO(struct mallinfo2, mallinfo2, (void), hakmem_mallinfo2)
 HAK_ALSO(struct mallinfo, mallinfo, (void), hakmem_mallinfo)
+HAK_ALSO(struct mallinfo, __libc_mallinfo, (void), hakmem_mallinfo)
 HAK_ALSO(int, malloc_info, (int, FILE *), hakmem_malloc_info)
 HAK_ALSO(void, malloc_stats, (void), hakmem_malloc_stats)

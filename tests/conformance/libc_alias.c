@@ -20,6 +20,8 @@ extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t align, size_t size);
 extern void *__libc_valloc(size_t size);
 extern void *__libc_pvalloc(size_t size);
+extern int __libc_mallopt(int parameter, int value);
+extern struct mallinfo __libc_mallinfo(void);
 
 typedef int posix_memalign_fn(void **out, size_t align, size_t size);
 
@@ -155,12 +157,29 @@ static void posix_memalign_has_its_alias(void **state)
     free(p);
 }
 
+static void mallopt_and_mallinfo_have_their_aliases(void **state)
+{
+    (void)state;
+    assert_int_equal(__libc_mallopt(M_MXFAST, 64), 1);
+    assert_int_equal(__libc_mallopt(M_MXFAST, 1 << 20), 0); /* beyond glibc's range */
+    struct mallinfo before = __libc_mallinfo();
+    void *p = malloc(MIB(40));
+    struct mallinfo full = __libc_mallinfo();
+    struct mallinfo2 wide = mallinfo2();
+    free(p);
+    struct mallinfo after = __libc_mallinfo();
+    int begin = before.uordblks + before.hblkhd, most = full.uordblks + full.hblkhd;
+    CHECK(most - begin >= (int)MIB(40), "%d to %d", begin, most);
+    assert_int_equal(most, wide.uordblks + wide.hblkhd);
+    CHECK(after.uordblks + after.hblkhd < begin + (int)MIB(1), "%d left", after.uordblks);
+}
+
 static void all_aliases_come_from_one_library(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "__libc_malloc",   "__libc_free",   "__libc_calloc",  "__libc_realloc",
-        "__libc_memalign", "__libc_valloc", "__libc_pvalloc",
+        "__libc_malloc", "__libc_free",    "__libc_calloc",  "__libc_realloc",  "__libc_memalign",
+        "__libc_valloc", "__libc_pvalloc", "__libc_mallopt", "__libc_mallinfo",
     };
     Dl_info of_malloc, of_alias;
     assert_int_not_equal(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &of_malloc), 0);
@@ -179,6 +198,7 @@ int main(void)
         cmocka_unit_test(many_blocks_through_all_names),
         cmocka_unit_test(the_rules_hold_for_the_aliases),
         cmocka_unit_test(posix_memalign_has_its_alias),
+        cmocka_unit_test(mallopt_and_mallinfo_have_their_aliases),
         cmocka_unit_test(all_aliases_come_from_one_library),
     };
     return RUN_TESTS(tests);
