@@ -3,6 +3,7 @@
  *
  * Run with the library preloaded or linked; the prefixed library has no operators.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
@@ -200,6 +201,25 @@ void size_0_is_unique_and_null_may_be_deleted(void **)
     }
 }
 
+/* What follows a failed call may destroy objects before it looks at errno. */
+void every_delete_keeps_errno(void **)
+{
+    const int mark = 4711;
+    for (unsigned kind = 0; kind < kinds; kind++) {
+        for (unsigned way = 0; way < ways_to_delete; way++) {
+            errno = mark;
+            give(kind, way, nullptr, 0, std::align_val_t(128));
+            CHECK(errno == mark, "kind %u way %u, null: errno %d", kind, way, errno);
+            for (std::size_t size : all_sizes) {
+                void *p = take(kind, size, std::align_val_t(128));
+                errno = mark;
+                give(kind, way, p, size, std::align_val_t(128));
+                CHECK(errno == mark, "kind %u way %u, size %zu: errno %d", kind, way, size, errno);
+            }
+        }
+    }
+}
+
 void too_big_throws_or_gives_null(void **)
 {
     for (unsigned kind = 0; kind < kinds; kind++) {
@@ -392,6 +412,7 @@ int main()
         cmocka_unit_test(every_new_with_every_delete),
         cmocka_unit_test(alignments_up_to_1_mib),
         cmocka_unit_test(size_0_is_unique_and_null_may_be_deleted),
+        cmocka_unit_test(every_delete_keeps_errno),
         cmocka_unit_test(too_big_throws_or_gives_null),
         cmocka_unit_test(handler_is_called_until_it_gives_up),
         cmocka_unit_test(what_the_handler_throws_passes),

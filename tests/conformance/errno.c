@@ -106,6 +106,18 @@ static void null_and_every_other_way_to_free(void **state)
             my_find_free_sized()(p, all_sizes[i]);
             assert_int_equal(errno, MARK);
         }
+        if (my_find_free_aligned_sized()) {
+            p = my_aligned_alloc(64, all_sizes[i]);
+            errno = MARK;
+            my_find_free_aligned_sized()(p, 64, all_sizes[i]);
+            assert_int_equal(errno, MARK);
+        }
+        if (my_find_cfree()) {
+            p = my_calloc(1, all_sizes[i]);
+            errno = MARK;
+            my_find_cfree()(p);
+            assert_int_equal(errno, MARK);
+        }
     }
 }
 
