@@ -286,6 +286,33 @@ class Instructions(GateTest):
         self.assert_fails(done, "malloc: no instruction was counted")
 
 
+class Parked(GateTest):
+    def run_on(self, printed: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        """Runs the gate with a program that prints this; the library is one that does nothing."""
+        shared = self.compile("empty.so", "int x;", "-shared")
+        self.write({"program": f"#!/bin/sh\n{printed}\nexit {status}\n"})
+        (self.folder / "program").chmod(0o755)
+        return self.gate("parked", "--shared", shared, "--program", "program")
+
+    def metric(self, kb: float) -> str:
+        return f"echo hakmem: summary of a version >&2; echo parked_threads: metric rss_per_parked_thread {kb} kB"
+
+    def test_good(self) -> None:
+        self.assert_passes(self.run_on(self.metric(63.9)))
+
+    def test_too_much(self) -> None:
+        self.assert_fails(self.run_on(self.metric(64.0)), "64.0 kB a thread, less than 64 are allowed")
+
+    def test_nothing_measured(self) -> None:
+        self.assert_fails(self.run_on("echo hakmem: summary of a version >&2"), "printed no rss_per_parked_thread")
+
+    def test_without_the_library(self) -> None:
+        self.assert_fails(self.run_on("echo parked_threads: metric rss_per_parked_thread 1 kB"), "without the library")
+
+    def test_program_that_fails(self) -> None:
+        self.assert_fails(self.run_on(self.metric(1), 3), "ended with status 3")
+
+
 class Install(GateTest):
     def test_incomplete(self) -> None:
         self.write({"hakmem.h": "", "CMakeLists.txt": """
