@@ -2,6 +2,7 @@
 //
 // Test: a C++ program that is linked with libhakmem.a, with shared system libraries and, as
 // linked_cxx_static, with `-static`. Every operator new and delete has to be hakmem's, and work.
+// linked_cxx_plain is the same without the library, to compare (linked.h).
 // Who runs it: CTest. It never preloads anything.
 #include <algorithm>
 #include <map>
@@ -55,6 +56,7 @@ void check_new_handler()
     }
     std::set_new_handler(nullptr);
     linked_check(caught && handler_calls == 3, "the new handler was not called until it gave up");
+    std::printf("%d calls of the new handler\n", handler_calls);
 }
 
 std::size_t work(std::size_t seed)
@@ -87,8 +89,10 @@ int main()
     for (std::size_t i = 0; i < left.size(); i++)
         threads.emplace_back([i, &left] { left[i] = work(i + 2); });
     std::for_each(threads.begin(), threads.end(), [](std::thread &thread) { thread.join(); });
-    for (std::size_t count : left)
+    for (std::size_t count : left) {
         linked_check(count > 1000 && count <= 97 * 20, "a container lost something");
+        std::printf("%zu elements left\n", count);
+    }
     std::puts("passed");
     return 0;
 }
