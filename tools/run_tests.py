@@ -195,12 +195,18 @@ def lint(totals: Totals) -> None:
         totals.add(Totals(failed=1))
 
 
+def run_clang(totals: Totals) -> None:
+    """The product compiled by clang: of its tests those of each layer, where other code comes of the same source."""
+    if build(totals, "clang"):
+        ctest(totals, "clang", "clang", "test-clang", "-L", "^unit$")
+
+
 def run_all(totals: Totals) -> None:
     """Everything."""
     for preset in VARIANTS:
         if build(totals, preset): # the gates with the release variant, to which most of them belong
             ctest(totals, preset, preset, f"test-{preset}", *([] if preset == "release" else ["-LE", "^gate$"]))
-    build(totals, "clang")
+    run_clang(totals)
     lint(totals)
 
 
