@@ -80,7 +80,7 @@ def check_files(prefix: Path, build: Path) -> list[str]:
     """The files that must be there."""
     files = ["lib*/**/libhakmem.so", "lib*/**/libhakmem.a",
              "lib*/**/libhakmem-hardened.so", "include/hakmem.h", "lib*/**/pkgconfig/hakmem.pc",
-             "share/gdb/auto-load/opt/hakmem/lib*/**/libhakmem.so.*-gdb.py"]
+             "share/man/man1/hakmem.1", "share/gdb/auto-load/opt/hakmem/lib*/**/libhakmem.so.*-gdb.py"]
     if (build / "hakmem").exists():
         files.append("bin/hakmem")
     return [f"{name} was not installed" for name in files if not any(prefix.glob(name))]
