@@ -66,6 +66,7 @@ usable_size * usable-more usable-unstable
 limits * no-errno calloc-overflow reallocarray-overflow realloc-frees
 realloc * realloc0-block realloc-loses
 errno * free-errno
+cxx_new every_delete* free-errno
 calloc_zero * calloc-dirty
 introspect * mallinfo-zero info-xml stats-stdout trim-nothing mallopt-zero
 sized_free * free-lost
