@@ -7,11 +7,14 @@ SPDX-License-Identifier: Apache-2.0 OR MIT
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+import recycling
 
 HERE = Path(__file__).resolve().parent
 compiler = "cc"
@@ -311,6 +314,41 @@ class Parked(GateTest):
 
     def test_program_that_fails(self) -> None:
         self.assert_fails(self.run_on(self.metric(1), 3), "ended with status 3")
+
+
+class Recycling(GateTest):
+    LIBRARY = """
+        #include <stdio.h>
+        #include <sys/mman.h>
+        __attribute__((constructor)) static void start(void)
+        {
+            for (int i = 0; i < %d; i++)
+                madvise(NULL, 0, MADV_NORMAL);
+            fprintf(stderr, "hakmem: superslabs mapped %d\\n");
+        }"""
+
+    def run_on(self, calls: int, superslabs: int, **environment: str) -> subprocess.CompletedProcess[str]:
+        shared = self.compile("liballoc.so", self.LIBRARY % (calls, superslabs), "-shared")
+        program = self.compile("program", "int main(void) { return 0; }")
+        arguments = ["--shared", str(shared), "--program", str(program)]
+        return subprocess.run([sys.executable, "-B", str(HERE / "recycling.py"), *arguments], capture_output=True,
+                              text=True, check=False, env={**os.environ, **environment})
+
+    def test_good(self) -> None:
+        self.assert_passes(self.run_on(1, 4))
+
+    def test_too_many_superslabs(self) -> None:
+        self.assert_fails(self.run_on(1, 5), "5 superslabs mapped, allowed are 4")
+
+    @unittest.skipUnless(recycling.can_trace(), "strace cannot run here")
+    def test_too_many_calls(self) -> None:
+        self.assert_fails(self.run_on(100, 1), "memory system calls, allowed are 60")
+
+    def test_without_strace(self) -> None:
+        done = self.run_on(100, 1, PATH="/nowhere")
+        self.assert_passes(done)
+        self.assertIn("system calls not counted", done.stdout)
+        self.assert_fails(self.run_on(100, 5, PATH="/nowhere"), "5 superslabs mapped")
 
 
 class Install(GateTest):
