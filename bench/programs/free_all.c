@@ -5,7 +5,8 @@
  * the thread that allocated them (owner) or by another one (other), where they have to find their
  * way home first.
  *
- * Resident memory is taken full, right after the last free, and half a second later, in which the
+ * Resident memory is taken full, right after the last free, with QUIET_MS after so many
+ * milliseconds in which nobody calls the allocator, and half a second later, in which the
  * allocating thread allocates and frees a little now and then, as a program that goes on would.
  * Checksum: the numbers in all blocks. It never calls malloc_trim.
  */
@@ -54,12 +55,13 @@ static void idle_a_little(void)
 
 int main(int argc, char **argv)
 {
-    bench_expect_args(argc, argv, 1, 3, "free_all owner|other [COUNT [SIZE]]");
+    bench_expect_args(argc, argv, 1, 4, "free_all owner|other [COUNT [SIZE [QUIET_MS]]]");
     bool other = strcmp(argv[1], "other") == 0;
     if (!other && strcmp(argv[1], "owner") != 0)
         bench_die(2, "%s: '%s' is neither 'owner' nor 'other'", argv[0], argv[1]);
     struct work work = {.count = bench_number_or(argc, argv, 2, "COUNT", 1, UINT32_MAX, 1600000)};
     size_t size = bench_number_or(argc, argv, 3, "SIZE", sizeof(uint64_t), BENCH_MIB, 240);
+    long quiet_ms = (long)bench_number_or(argc, argv, 4, "QUIET_MS", 0, 100000, 0);
     work.block = calloc(work.count, sizeof *work.block);
     if (work.block == NULL)
         bench_die(3, "no memory for %" PRIu64 " pointers: give a smaller COUNT", work.count);
@@ -74,10 +76,14 @@ int main(int argc, char **argv)
     uint64_t elapsed = bench_now_ns() - begin;
     free(work.block);
     uint64_t rss_freed = bench_rss_kb();
+    bench_sleep_ms(quiet_ms);
+    uint64_t rss_quiet = bench_rss_kb();
     idle_a_little();
     bench_report("free_all", work.count, elapsed, work.checksum);
     bench_metric("free_all", "rss_full", (double)rss_full, "kB");
     bench_metric("free_all", "rss_at_once", (double)rss_freed, "kB");
+    if (quiet_ms != 0)
+        bench_metric("free_all", "rss_quiet", (double)rss_quiet, "kB");
     bench_live_peak("free_all", work.count * (size + sizeof *work.block));
     bench_work_freed("free_all");
     return 0;

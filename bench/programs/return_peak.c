@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * Benchmark: return_peak. Stresses giving back after a peak: a program needs MIB MiB for a moment,
- * in blocks of 16 bytes to 64 KiB (as many bytes in each doubling), three times, and then goes on
- * with next to nothing. What matters is what stays resident: at once, and after a while of
+ * in blocks of 16 bytes to 64 KiB (as many bytes in each doubling), PEAKS (3) times, and then goes
+ * on with next to nothing. What matters is what stays resident: at once, and after a while of
  * idleness.
  *
  * Checksum: sizes and ends of all blocks. It never calls malloc_trim and never starts a thread.
  */
 #include "bench.h"
 
-#define PEAKS 3
 #define DOUBLINGS 12u
 
 /* A size of 16 to 65,535 bytes; small ones are as much more frequent as they are smaller. */
@@ -51,15 +50,16 @@ static uint64_t peak_descend(struct peak *p, uint64_t checksum)
 
 int main(int argc, char **argv)
 {
-    bench_expect_args(argc, argv, 1, 1, "return_peak MIB");
+    bench_expect_args(argc, argv, 1, 2, "return_peak MIB [PEAKS]");
     uint64_t bytes = bench_number(argc, argv, 1, "MIB", 1, 1u << 20) * BENCH_MIB;
+    uint64_t peaks = bench_number_or(argc, argv, 2, "PEAKS", 1, UINT32_MAX, 3);
     size_t most = bytes / 16;
     struct peak peak = {.block = calloc(most, sizeof *peak.block)};
     if (peak.block == NULL)
         bench_die(3, "no memory for %zu pointers: give a smaller MIB", most);
     uint64_t random = bench_seed(42, 0), checksum = 0, operations = 0, live = 0;
     uint64_t begin = bench_now_ns();
-    for (int n = 0; n < PEAKS; n++) {
+    for (uint64_t n = 0; n < peaks; n++) {
         peak_climb(&peak, most, bytes, &random);
         live = peak.live > live ? peak.live : live;
         checksum = peak_descend(&peak, checksum);
