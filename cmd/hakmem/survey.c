@@ -140,6 +140,7 @@ static void survey_fill_snapshot(struct hak_survey *survey)
     for (size_t i = 0; i < survey->heap_count; i++) {
         s->cache.heaps += hak_load_relaxed(&survey->heaps[i].heap.thread) != 0;
         hak_lock_add_counts(&survey->heaps[i].heap.lock, &s->cache.heap_locks);
+        hak_cache_add_counts(&survey->heaps[i].heap, &s->cache);
     }
     hak_lock_add_counts(&image->registry.lock, &s->cache.registry_lock);
     hak_lock_add_counts(&image->window.lock, &s->locks[HAK_LOCK_WINDOW]);

@@ -379,7 +379,17 @@ struct hak_cache_usage {
     size_t slab_bytes, slabs, heaps;
     size_t class_used_blocks[HAK_CLASSES], class_slabs[HAK_CLASSES];
     struct hak_lock_counts registry_lock, heap_locks;
+    uint64_t drained_blocks, remote_frees, collected_blocks; /* since the start */
 };
+
+/* What a heap has counted; any thread, no lock. */
+static inline void hak_cache_add_counts(const struct hak_heap *heap, struct hak_cache_usage *out)
+{
+    out->drained_blocks += hak_load_relaxed(&heap->stats.drained_blocks);
+    out->remote_frees += hak_load_relaxed(&heap->stats.remote_frees);
+    out->collected_blocks += hak_load_relaxed(&heap->stats.collected_blocks);
+}
+
 void hak_cache_usage(struct hak_cache_usage *out);
 
 /* In the child of a fork; `mine` is the heap of the only thread, or NULL. A heap that somebody was

@@ -308,6 +308,7 @@ void hak_cache_usage(struct hak_cache_usage *out)
         hak_unlock(&h->lock);
         out->heaps += hak_load_relaxed(&h->thread) != 0;
         hak_lock_add_counts(&h->lock, &out->heap_locks);
+        hak_cache_add_counts(h, out);
     }
     hak_lock_add_counts(&hak_registry.lock, &out->registry_lock);
 }

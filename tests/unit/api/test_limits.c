@@ -225,6 +225,37 @@ static void locks_are_counted_and_told(void **state)
     assert_int_equal(lines_with(fake_os_captured(), "hakmem: lock "), HAK_LOCK_COUNT);
 }
 
+static void *passed_on[20000];
+
+static void free_what_was_passed_on(unsigned index, void *argument)
+{
+    (void)index, (void)argument;
+    for (size_t i = 0; i < UNIT_COUNT(passed_on); i++)
+        hakmem_free(passed_on[i]);
+}
+
+static void blocks_on_their_ways_back_are_counted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(passed_on); i++)
+        passed_on[i] = hakmem_malloc(100);
+    assert_int_equal(value_of("bins.drained"), 0);
+    assert_int_equal(value_of("remote.freed"), 0);
+    assert_int_equal(value_of("remote.collected"), 0);
+    unit_in_threads(1, free_what_was_passed_on, NULL);
+    assert_int_equal(value_of("remote.freed"), UNIT_COUNT(passed_on));
+    for (size_t i = 0; i < UNIT_COUNT(passed_on); i++)
+        passed_on[i] = hakmem_malloc(100);
+    assert_int_equal(value_of("remote.collected"), UNIT_COUNT(passed_on));
+    free_what_was_passed_on(0, NULL);
+    assert_in_range(value_of("bins.drained"), UNIT_COUNT(passed_on) / 2,
+                    2 * UNIT_COUNT(passed_on)); /* all but what a bin holds, and what it held */
+    assert_int_equal(value_of("remote.freed"), UNIT_COUNT(passed_on));
+    hakmem_stats_json(text, sizeof text);
+    assert_non_null(strstr(text, "\n  \"remote.freed\": 20000,\n  \"remote.collected\": 20000,"));
+    assert_non_null(strstr(text, "\n  \"bins.drained\": "));
+}
+
 /* The rest is done by a real parser: tests/command/test_stats.py. */
 static void json_has_the_length_it_says_and_is_cut_where_it_must_be(void **state)
 {
@@ -259,6 +290,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(events_are_lines_in_the_checked_build),
     cmocka_unit_test(the_stages_are_told_in_all_and_by_class),
     cmocka_unit_test(locks_are_counted_and_told),
+    cmocka_unit_test(blocks_on_their_ways_back_are_counted),
     cmocka_unit_test(json_has_the_length_it_says_and_is_cut_where_it_must_be),
 };
 UNIT_MAIN(tests)
