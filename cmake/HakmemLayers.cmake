@@ -124,3 +124,10 @@ endif()
 
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects.txt"
     CONTENT "${HAKMEM_LAYER_OBJECTS_MANIFEST}")
+# The same of the hardened library, whose lower layers are one.
+set(hakmem_hardened_objects "$<TARGET_OBJECTS:hak_hardened>")
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects-hardened.txt" CONTENT
+"below hard;$<FILTER:${hakmem_hardened_objects},EXCLUDE,/src/hard/>
+hard;$<FILTER:${hakmem_hardened_objects},INCLUDE,/src/hard/>
+api;$<TARGET_OBJECTS:hak_api_hardened_prefixed>
+")

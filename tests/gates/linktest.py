@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Gate: each layer links with the layers below it and nothing else.
 
-    linktest.py MANIFEST [--cc COMPILER]
+    linktest.py MANIFEST... [--cc COMPILER]
 
-The manifest has one line a layer, bottom to top: its name and its object files, separated by semicolons. For
+A manifest has one line a layer, bottom to top: its name and its object files, separated by semicolons. For
 each layer a shared object of it and all below is linked with --no-undefined; the C library is all there is
 besides.
 
@@ -47,13 +47,18 @@ def check(manifest: Path, compiler: str) -> tuple[list[str], list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Links each layer with those below it.")
-    parser.add_argument("manifest", type=Path)
+    parser.add_argument("manifests", type=Path, nargs="+", metavar="MANIFEST")
     parser.add_argument("--cc", default="cc")
     arguments = parser.parse_args()
-    problems, layers = check(arguments.manifest, arguments.cc)
-    if not layers:
-        gate.give_up("linktest", f"{arguments.manifest} names no layer")
-    return gate.report("linktest", problems, ", ".join(layers))
+    problems = []
+    names = []
+    for manifest in arguments.manifests:
+        found, layers = check(manifest, arguments.cc)
+        if not layers:
+            gate.give_up("linktest", f"{manifest} names no layer")
+        problems += found
+        names.append(", ".join(layers))
+    return gate.report("linktest", problems, "; ".join(names))
 
 
 if __name__ == "__main__":
