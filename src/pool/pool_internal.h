@@ -31,10 +31,10 @@ struct pool {
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
-    _Atomic(uint64_t) last_whole;    /* of the last huge block: superslabs that are mapped as a
-                                      * whole, << 32, and its first superslab + 1; 0: none */
-    _Atomic(bool) exact;             /* see hak_whole_be_exact */
-    _Atomic(size_t) moved_pieces;    /* of huge blocks, about: mappings that do not merge */
+    _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its
+                                   * first superslab + 1; 0: none */
+    _Atomic(bool) exact;          /* see hak_whole_be_exact */
+    _Atomic(size_t) moved_pieces; /* of huge blocks, about: mappings that do not merge */
     _Atomic(uint32_t)
         warm[HAK_POOL_LABELS]; /* where a slot of this class became EMPTY last: superslab + 1 */
     _Atomic(uint64_t) acquired[HAK_STAGE_COUNT][HAK_POOL_LABELS];

@@ -78,7 +78,7 @@ static void whole_learn_of_last(void)
 {
     uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
     if (last != 0 && !pool_knows_dense())
-        whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SUPERSLAB_BYTES);
+        whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SLOT_BYTES);
 }
 
 /* What is to be mapped from the superslab number `from` of the range on. */
@@ -101,7 +101,7 @@ static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
     whole_advise(w, 0);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
-                          (uint64_t)(bytes / HAK_SUPERSLAB_BYTES) << 32 | (w->first + 1));
+                          (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
     whole_count_mapped(w->superslabs);
     return 0;
 }

@@ -17,9 +17,8 @@ struct hak_failures hak_failures HAK_RARELY_USED;
 #define FAILURE_PLACES (1u << FAILURE_PLACE_BITS)
 #define FAILURE_REASON_BITS 2
 #define FAILURE_ERROR_BITS 14
-#define FAILURE_STAGE_SHIFT                                                                        \
-    (FAILURE_REASON_BITS + FAILURE_ERROR_BITS) /* addresses have 48 bits                           \
-                                                */
+/* Addresses have 48 bits. */
+#define FAILURE_STAGE_SHIFT (FAILURE_REASON_BITS + FAILURE_ERROR_BITS)
 _Static_assert(HAK_FAILURE_COUNT <= 1 << FAILURE_REASON_BITS, "a reason has its bits");
 
 static struct failure_place {

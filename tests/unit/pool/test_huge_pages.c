@@ -154,6 +154,20 @@ static void a_huge_block_that_is_written_lets_the_next_have_huge_pages(void **st
     assert_true(hak_pool_has_huge_pages()); /* for slabs, too */
 }
 
+static void blocks_of_less_than_a_superslab_tell_too(void **state)
+{
+    (void)state;
+    enum { BYTES = 20 * HAK_SLOT_BYTES };
+    struct hak_whole w;
+    bool zero;
+    start();
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(hak_whole_take(BYTES, 1, true, &w, &zero), 0);
+        assert_int_equal(samples(), i);
+        memset(hak_superslab_address(w.first), 1, BYTES);
+    }
+}
+
 static void a_huge_block_that_is_hardly_used_does_not(void **state)
 {
     (void)state;
@@ -188,6 +202,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(at_the_limit_what_will_be_used_up_gets_any_slots),
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
+    cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
     cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),
 };
