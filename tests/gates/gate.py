@@ -6,6 +6,7 @@ hint what to do, and exits with 1; or prints one line with what it saw and exits
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -44,6 +45,12 @@ def run(*command: str | Path) -> str:
     if done.returncode != 0:
         sys.exit(f"gate: {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def preloaded(shared: Path) -> dict[str, str]:
+    """Our environment without options of hakmem, and with the library, which prints a summary at the end."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    return {**clean, "LD_PRELOAD": str(shared.resolve()), "HAKMEM_STATS": "1"}
 
 
 def sources(src: Path) -> list[Path]:

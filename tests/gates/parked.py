@@ -10,7 +10,6 @@ SPDX-License-Identifier: Apache-2.0 OR MIT
 """
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -24,9 +23,8 @@ METRIC = re.compile(r"metric rss_per_parked_thread (-?[\d.]+) kB")
 
 def measure(shared: Path, program: Path, threads: int) -> float:
     """kB a thread; the summary that the library prints at the end shows that it was there."""
-    environment = {**os.environ, "LD_PRELOAD": str(shared.resolve()), "HAKMEM_STATS": "1"}
-    done = subprocess.run([str(program.resolve()), str(threads)], env=environment, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run([str(program.resolve()), str(threads)], env=gate.preloaded(shared), capture_output=True,
+                          text=True, check=False)
     if done.returncode != 0:
         gate.give_up("parked", f"{program.name} ended with status {done.returncode}: {done.stderr.strip()}")
     if "hakmem: summary" not in done.stderr:

@@ -28,15 +28,9 @@ TOTAL = r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(?:\d+ +)?total$"  # in strace's table:
 CALLS = "mmap,munmap,madvise,mremap,brk,mprotect"
 
 
-def environment(shared: Path) -> dict[str, str]:
-    """Ours without options of hakmem, and with the library; it counts."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
-    return {**clean, "LD_PRELOAD": str(shared.resolve()), "HAKMEM_STATS": "1"}
-
-
 def superslabs(shared: Path, program: Path) -> int:
     """What the library says at the exit of the program."""
-    done = subprocess.run([program, *ARGUMENTS], env=environment(shared), capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *ARGUMENTS], env=gate.preloaded(shared), capture_output=True, text=True, check=False)
     found = re.search(r"^hakmem: superslabs mapped (\d+)$", done.stderr, re.MULTILINE)
     if done.returncode != 0 or found is None:
         gate.give_up("recycling", f"{program.name} ended with {done.returncode} and no summary:\n{done.stderr}")
@@ -55,7 +49,7 @@ def system_calls(shared: Path, program: Path) -> int:
     """The memory system calls of the process."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "calls"
-        variables = environment(shared)
+        variables = gate.preloaded(shared)
         preload = variables.pop("LD_PRELOAD")  # for the program, not for strace
         done = subprocess.run(["strace", "-f", "-c", "-o", str(table), "-e", f"trace={CALLS}",
                                "-E", f"LD_PRELOAD={preload}", str(program), *ARGUMENTS],
