@@ -42,6 +42,7 @@ PROGRAMS = (
     ("true",),
     ("bash", "-c", "for i in 1 2; do /bin/true; done; echo $(echo a)"),
     ("ls", "-l", "/usr/bin"),
+    ("sh", "-c", "cat /etc/passwd | sort | sed s/a/b/ | grep -c b; awk 'BEGIN { print 1 }'; cp /etc/passwd /dev/null"),
     ("git", "--version"),
     ("gcc", "-c", "-O1", "-x", "c", "/dev/null", "-o", "/dev/null"),
     ("perl", "-e", 'my %h; $h{"k$_"} = "v" x ($_ % 50) for 1..10000; print scalar keys %h'),
@@ -59,14 +60,15 @@ PROGRAMS = (
     (BENCH / "cxx_json", "1"),
 )
 
-HEAD = """/* Where things lie in libhakmem.so: the constants with the tables that are read when it is loaded; behind the code, in a
- * mapping of their own, the functions that ordinary programs do not use; first of all variables those that the loader
- * writes; behind the small variables the large ones, of which few are used. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
+HEAD = """/* Where things lie in libhakmem.so: the constants that every process reads with the tables that are read when it is
+ * loaded (the others, texts mostly, behind all code); behind the code, in a mapping of their own, the functions that
+ * ordinary programs do not use; first of all variables those that the loader writes; behind the small variables the
+ * large ones, of which few are used. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 SECTIONS
 {
-  .rodata_first : { *(.rodata .rodata.*) }
+  .rodata_first : { *classes.c*(.rodata .rodata.*) *options.c*(.rodata .rodata.*) *deepbind.c*(.rodata .rodata.*) *(.rodata.cst*) }
 }
 INSERT AFTER .rela.plt;
 

@@ -78,6 +78,7 @@ int main(int argc, char **argv)
         worker[i].random = bench_seed(seed, i);
     }
     uint64_t elapsed = bench_run_threads(threads, worker_churn, worker, sizeof worker[0]);
+    uint64_t work_kb = bench_rss_exact_kb(); /* about the peak: what is in use varies little */
     uint64_t checksum = 0, live_bytes = slots * threads * sizeof(unsigned char *);
     for (unsigned i = 0; i < threads; i++) {
         worker_finish(&worker[i]);
@@ -86,6 +87,7 @@ int main(int argc, char **argv)
     }
     bench_report("random_mixed", cycles * threads, elapsed, checksum);
     bench_live_peak("random_mixed", live_bytes);
+    bench_metric("random_mixed", "rss_work", (double)work_kb, "kB");
     bench_work_freed("random_mixed");
     return 0;
 }

@@ -96,10 +96,9 @@ static inline uint32_t hak_run_starts32(uint32_t set, unsigned n)
     return set;
 }
 
-/* The positions that are multiples of n, n a power of two up to 32. */
+/* The positions that are multiples of n, n a power of two up to 32: a one in each n digits. (Not
+ * from a table, which would keep a page of constants in memory.) */
 static inline uint32_t hak_aligned_starts32(unsigned n)
 {
-    static const uint32_t starts[] = {UINT32_MAX, 0x55555555, 0x11111111,
-                                      0x01010101, 0x00010001, 1};
-    return starts[hak_ctz64(n)];
+    return UINT32_MAX / (UINT32_MAX >> (32 - n));
 }
