@@ -37,7 +37,7 @@ Names of hakmem's predecessor that are accepted, with one warning, and change no
 |---|---|
 """
 SETTING = re.compile(r'^\s*\{"(option\.\w+)", SETTING_(\w+), &hak_options\.(\w+), (\w+)\},', re.M)
-CLASS_VALUE = re.compile(r'^\s*\{"(\w+)", CLASS_\w+\}, /\* (.*) \*/$', re.M)
+CLASS_VALUE = re.compile(r'^\s*\{"([\w.]+)", CLASS_.*?\}, /\* (.*) \*/$', re.M)
 
 CONTROL_HEAD = """# Names for hakmem_ctl
 

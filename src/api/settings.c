@@ -79,14 +79,15 @@ enum class_value {
     CLASS_USED_BLOCKS,
     CLASS_USED_BYTES,
     CLASS_SLOTS,
-    CLASS_SOFT_CAP
+    CLASS_SOFT_CAP,
+    CLASS_ACQUIRED /* and the stage */
 };
 
 /* docs/control.md is made of this table too: name, comment. */
 /* clang-format off */
 static const struct {
     const char *name;
-    enum class_value value;
+    unsigned value; /* enum class_value */
 } class_values[] = {
     {"size_bytes", CLASS_SIZE}, /* of the blocks of the class in which SIZE is */
     {"slabs", CLASS_SLABS}, /* that all heaps hold */
@@ -94,6 +95,12 @@ static const struct {
     {"used_bytes", CLASS_USED_BYTES}, /* these blocks */
     {"slots_in_use", CLASS_SLOTS}, /* slots of 64 KiB */
     {"soft_cap_bytes", CLASS_SOFT_CAP}, /* can be set; 0: no cap */
+    {"acquired.adopt", CLASS_ACQUIRED + HAK_STAGE_ADOPT}, /* how often that stage of the shared pool served the class, since the start */
+    {"acquired.warm", CLASS_ACQUIRED + HAK_STAGE_WARM}, /* the same */
+    {"acquired.empty", CLASS_ACQUIRED + HAK_STAGE_EMPTY}, /* the same */
+    {"acquired.unused", CLASS_ACQUIRED + HAK_STAGE_UNUSED}, /* the same */
+    {"acquired.retired", CLASS_ACQUIRED + HAK_STAGE_RETIRED}, /* the same */
+    {"acquired.fresh", CLASS_ACQUIRED + HAK_STAGE_FRESH}, /* the same */
 };
 /* clang-format on */
 
@@ -107,9 +114,11 @@ bool hak_control_set_soft_cap(uint64_t size_bytes, uint64_t cap_bytes)
     return true;
 }
 
-static uint64_t class_value(enum class_value what, unsigned cls)
+static uint64_t class_value(unsigned what, unsigned cls)
 {
     struct hak_cache_usage usage;
+    if (what >= CLASS_ACQUIRED)
+        return hak_pool_acquired((enum hak_stage)(what - CLASS_ACQUIRED), cls);
     switch (what) {
     case CLASS_SIZE:
         return hak_class(cls)->size_bytes;

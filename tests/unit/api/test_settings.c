@@ -115,11 +115,26 @@ static void mallopt_and_the_option_follow_each_other(void **state)
     assert_int_equal(hak_pool.config.max_bytes, 8 << 20);
 }
 
+/* How often the pool's stages served the class of 6,000 bytes. */
+static uint64_t served_in_all(void)
+{
+    uint64_t sum = 0;
+    for (enum hak_stage stage = 0; stage < HAK_STAGE_COUNT; stage++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "class.6000.acquired.%s", hak_stage_name(stage));
+        uint64_t served = value_of(name);
+        CHECK(served == hak_pool_acquired(stage, hak_class_of(6000)), "%s", name);
+        sum += served;
+    }
+    return sum;
+}
+
 static void classes_have_their_figures(void **state)
 {
     (void)state;
     static void *p[500];
     uint64_t before = value_of("class.6000.used_blocks");
+    uint64_t served_before = served_in_all();
     for (unsigned i = 0; i < UNIT_COUNT(p); i++)
         p[i] = hakmem_malloc(6000);
     uint64_t size = value_of("class.6000.size_bytes");
@@ -129,6 +144,8 @@ static void classes_have_their_figures(void **state)
     CHECK(value_of("class.6000.slots_in_use") * HAK_SLOT_BYTES >= size * UNIT_COUNT(p), "too few");
     CHECK(value_of("class.6000.slabs") > 30, "too few");
     assert_int_equal(set("class.6000.slabs", 1), EPERM);
+    assert_int_equal(set("class.6000.acquired.fresh", 1), EPERM);
+    CHECK(served_before + 30 < served_in_all(), "slabs come from some stage");
     assert_int_equal(set("class.6000.soft_cap_bytes", 1 << 20), 0);
     assert_int_equal(value_of("class.6000.soft_cap_bytes"), 1 << 20);
     assert_int_equal(hakmem_ctl("class.0.slabs", NULL, NULL), EINVAL);
