@@ -252,18 +252,22 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
     void **end = ch->stack + 1 + count;
     void **kept = ch->stack; /* the last of those that stay */
     uintptr_t slab_mask = ~(uintptr_t)c.offset_mask;
+    uintptr_t window = hak_load_relaxed(&hak_space.base); /* copies: see `c` */
+    _Atomic(uint32_t) *map = hak_load_relaxed(&hak_space.map);
+    char *meta = hak_space_meta();
+    size_t slab_slots = ~(size_t)(c.slots - 1u);
     unsigned freed = count;
     if (count == 0)
         return 0; /* the class may have no stack yet */
     for (void **at = ch->stack + 1; at < end;) {
-        size_t slot = hak_slot_of(*at);
-        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {
+        size_t slot = ((uintptr_t)*at - window) >> HAK_SLOT_SHIFT;
+        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) != entry)) {
             if (HAK_UNLIKELY(!bins_return_foreign(heap, cls, *at)))
                 *++kept = *at;
             at++, freed--;
             continue;
         }
-        struct hak_slab *s = hak_slab_of_slot(slot, &c);
+        struct hak_slab *s = hak_slab_record_in(meta, slot & slab_slots);
         at += hak_heap_put_locked(heap, s, &c, slab_mask, at, end);
     }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);

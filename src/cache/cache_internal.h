@@ -59,7 +59,7 @@ static inline void hak_heap_settle_locked(struct hak_heap *heap, struct hak_slab
 /* The same where blocks have only become free. */
 static inline void hak_heap_settle_freed_locked(struct hak_heap *heap, struct hak_slab *s)
 {
-    if (hak_slab_used_blocks(s) <= s->settle_at)
+    if (hak_load_relaxed(&s->free_blocks) >= s->settle_free)
         hak_heap_settle_slow_locked(heap, s);
 }
 

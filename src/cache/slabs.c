@@ -9,7 +9,8 @@ static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigne
 {
     struct hak_slab **head = &heap->classes[s->cls].lists[list];
     s->list = (uint8_t)list;
-    s->settle_at = (uint16_t)hak_heap_list_until(list, hak_class(s->cls)->blocks);
+    s->settle_free = (uint16_t)(hak_load_relaxed(&s->carved) -
+                                hak_heap_list_until(list, hak_class(s->cls)->blocks));
     s->prev = NULL;
     s->next = *head;
     if (s->next != NULL)

@@ -135,6 +135,7 @@ static unsigned slab_take_fresh(struct hak_slab *s, const struct hak_class *c, v
     }
     slab_list_blocks(out, s->base + (size_t)carved * c->size_bytes, end - carved, c->size_bytes);
     hak_store_relaxed(&s->carved, (uint16_t)end);
+    s->settle_free = (uint16_t)(s->settle_free + end - carved); /* as many more are in use */
     return end - carved;
 }
 

@@ -54,18 +54,24 @@ struct hak_slab {
     uint32_t large_colour;      /* and where in the first slot the block begins: see runs.c */
     uint8_t group;              /* of the heap that took it from the pool: see cache.h */
     uint8_t purged_least_pages; /* with what its free pages were given back last */
-    uint16_t settle_at;         /* so few blocks in use that it belongs into another list */
+    uint16_t settle_free;       /* so many blocks free that it belongs into another list */
     /* Any thread reads. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     struct hak_note note;                                      /* large blocks only */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "indexed with a shift");
 
-/* The record of a slot. */
+/* The record of a slot, where hak_space_meta() is known; all others' stand between a superslab's.
+ */
+static inline struct hak_slab *hak_slab_record_in(char *meta, size_t slot)
+{
+    size_t others = slot / HAK_SLOTS * (HAK_META_BYTES - HAK_SLOTS * sizeof(struct hak_slab));
+    return (struct hak_slab *)(void *)(meta + others) + slot;
+}
+
 static inline struct hak_slab *hak_slab_record(size_t slot)
 {
-    char *meta = hak_space_meta() + slot / HAK_SLOTS * HAK_META_BYTES;
-    return (struct hak_slab *)(void *)meta + slot % HAK_SLOTS;
+    return hak_slab_record_in(hak_space_meta(), slot);
 }
 
 /* The slab of a class that contains a slot: runs begin at multiples of their length. */
