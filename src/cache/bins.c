@@ -61,6 +61,7 @@ static void bins_open(struct hak_heap *heap, unsigned cls)
     unsigned capacity = bins_first_capacity(cls);
     void **stack = (void **)(void *)(heap->stack_arena + heap->arena_used_bytes);
     heap->arena_used_bytes = (uint16_t)(heap->arena_used_bytes + bins_stack_bytes(capacity));
+    hak_heap_use_class_locked(heap, cls);
     bins_install(heap, cls, stack, capacity);
 }
 
@@ -175,7 +176,7 @@ unsigned hak_cache_bin_capacity(unsigned cls)
  * slabs, where their pages may be given back, and the bin becomes smaller. */
 static void bins_rest_locked(struct hak_heap *heap)
 {
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    HAK_FOR_USED_CLASSES (heap, cls) {
         struct hak_class_heap *ch = &heap->classes[cls];
         unsigned blocks = hak_bin_blocks(heap, cls);
         if (blocks != 0 && blocks == ch->seen_blocks) {
@@ -284,7 +285,7 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
  * as much again would when the bins are full once more. */
 static void bins_retreat_locked(struct hak_heap *heap)
 {
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    HAK_FOR_USED_CLASSES (heap, cls) {
         heap->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
         if (heap->classes[cls].stack != NULL && hak_bin_blocks(heap, cls) == 0)
             bins_shrink(heap, cls);
@@ -333,7 +334,7 @@ static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
 void hak_cache_flush(struct hak_heap *heap)
 {
     hak_lock(&heap->lock);
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    HAK_FOR_USED_CLASSES (heap, cls) {
         bins_empty_locked(heap, cls);
         if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
             bins_empty_locked(heap, cls);

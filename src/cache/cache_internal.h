@@ -33,6 +33,27 @@ static inline unsigned hak_heap_list_until(unsigned list, unsigned blocks)
     return list == HAK_LIST_FULL - 1 ? 0 : blocks - ((blocks + (8u >> list) - 1) >> (3 - list));
 }
 
+static inline void hak_heap_use_class_locked(struct hak_heap *heap, unsigned cls)
+{
+    heap->used.bits[cls / 64] |= UINT64_C(1) << cls % 64;
+}
+
+/* The first used class from `cls` on; HAK_CLASSES if there is none. */
+static inline unsigned hak_heap_next_used_locked(const struct hak_heap *heap, unsigned cls)
+{
+    for (; cls < HAK_CLASSES; cls = (cls / 64 + 1) * 64) {
+        uint64_t used = heap->used.bits[cls / 64] >> cls % 64;
+        if (used != 0)
+            return cls + hak_ctz64(used);
+    }
+    return HAK_CLASSES;
+}
+
+/* Most heaps use few classes, and what a heap knows of a class is a cache line. */
+#define HAK_FOR_USED_CLASSES(heap, cls)                                                            \
+    for (unsigned cls = hak_heap_next_used_locked(heap, 0); cls < HAK_CLASSES;                     \
+         cls = hak_heap_next_used_locked(heap, cls + 1))
+
 /* The heap's lock, unless what it guards is beyond repair: see hak_cache_fork_child. */
 static inline bool hak_heap_lock_whole(struct hak_heap *heap)
 {

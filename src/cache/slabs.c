@@ -8,6 +8,7 @@
 static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
 {
     struct hak_slab **head = &heap->classes[s->cls].lists[list];
+    hak_heap_use_class_locked(heap, s->cls);
     s->list = (uint8_t)list;
     s->settle_free = (uint16_t)(hak_load_relaxed(&s->carved) -
                                 hak_heap_list_until(list, hak_class(s->cls)->blocks));

@@ -59,9 +59,11 @@ _Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
 
 void hak_heap_show_kinds_locked(struct hak_heap *heap)
 {
-    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        hak_store_relaxed(&heap->front.tiny_kind[i],
-                          hak_kind_shown(hak_load_relaxed(&heap->front.tiny_true[i])));
+    bool as_they_are = hak_kinds_are_shown();
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
+        uint8_t kind = hak_load_relaxed(&heap->front.tiny_true[i]);
+        hak_store_relaxed(&heap->front.tiny_kind[i], as_they_are ? kind : hak_kind_shown(kind));
+    }
 }
 
 static void watch_close(void)
@@ -157,7 +159,7 @@ HAK_COLD struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum 
 
 static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
 {
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    HAK_FOR_USED_CLASSES (from, cls) {
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             struct hak_slab *s;
             while ((s = from->classes[cls].lists[list]) != NULL) {
@@ -175,7 +177,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_lock(&hak_orphans->lock);
     threads_move_slabs_locked(heap, hak_orphans);
     hak_unlock(&hak_orphans->lock);
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+    HAK_FOR_USED_CLASSES (heap, cls)
         heap->classes[cls].begun = heap->classes[cls].volume = 0;
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);

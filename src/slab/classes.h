@@ -100,6 +100,12 @@ static inline uint8_t hak_kind_shown(uint8_t kind)
                : kind;
 }
 
+/* No class of the first 64 is shown as another kind, as in most processes. */
+static inline bool hak_kinds_are_shown(void)
+{
+    return hak_load_relaxed(&hak_tables.closed[0]) == 0 && !hak_load_relaxed(&hak_tables.metered);
+}
+
 static inline const struct hak_class *hak_class(unsigned cls)
 {
     return &hak_tables.classes[cls];
