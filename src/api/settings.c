@@ -83,6 +83,8 @@ enum class_value {
     CLASS_ACQUIRED /* and the stage */
 };
 
+#define CLASS_ACQUIRED_BY(stage) ((unsigned)CLASS_ACQUIRED + (unsigned)(stage))
+
 /* docs/control.md is made of this table too: name, comment. */
 /* clang-format off */
 static const struct {
@@ -95,12 +97,12 @@ static const struct {
     {"used_bytes", CLASS_USED_BYTES}, /* these blocks */
     {"slots_in_use", CLASS_SLOTS}, /* slots of 64 KiB */
     {"soft_cap_bytes", CLASS_SOFT_CAP}, /* can be set; 0: no cap */
-    {"acquired.adopt", CLASS_ACQUIRED + HAK_STAGE_ADOPT}, /* how often that stage of the shared pool served the class, since the start */
-    {"acquired.warm", CLASS_ACQUIRED + HAK_STAGE_WARM}, /* the same */
-    {"acquired.empty", CLASS_ACQUIRED + HAK_STAGE_EMPTY}, /* the same */
-    {"acquired.unused", CLASS_ACQUIRED + HAK_STAGE_UNUSED}, /* the same */
-    {"acquired.retired", CLASS_ACQUIRED + HAK_STAGE_RETIRED}, /* the same */
-    {"acquired.fresh", CLASS_ACQUIRED + HAK_STAGE_FRESH}, /* the same */
+    {"acquired.adopt", CLASS_ACQUIRED_BY(HAK_STAGE_ADOPT)}, /* how often that stage of the shared pool served the class, since the start */
+    {"acquired.warm", CLASS_ACQUIRED_BY(HAK_STAGE_WARM)}, /* the same */
+    {"acquired.empty", CLASS_ACQUIRED_BY(HAK_STAGE_EMPTY)}, /* the same */
+    {"acquired.unused", CLASS_ACQUIRED_BY(HAK_STAGE_UNUSED)}, /* the same */
+    {"acquired.retired", CLASS_ACQUIRED_BY(HAK_STAGE_RETIRED)}, /* the same */
+    {"acquired.fresh", CLASS_ACQUIRED_BY(HAK_STAGE_FRESH)}, /* the same */
 };
 /* clang-format on */
 

@@ -322,8 +322,8 @@ MISTAKES = (
 """)), "blocks_takeover"),
     Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
             "cache/bins.c", ((
-                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) != entry)) {\n",
-                "        if (HAK_UNLIKELY(hak_load_relaxed(hak_map_entry(slot)) == 0 && entry != 0)) {\n"),),
+                "        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) != entry)) {\n",
+                "        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) == 0 && entry != 0)) {\n"),),
             "blocks_takeover"),
     Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
         "    bool done = hak_load_relaxed(&start.done);\n",
