@@ -176,7 +176,7 @@ unsigned hak_cache_bin_capacity(unsigned cls)
  * slabs, where their pages may be given back, and the bin becomes smaller. */
 static void bins_rest_locked(struct hak_heap *heap)
 {
-    HAK_FOR_USED_CLASSES (heap, cls) {
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         struct hak_class_heap *ch = &heap->classes[cls];
         unsigned blocks = hak_bin_blocks(heap, cls);
         if (blocks != 0 && blocks == ch->seen_blocks) {
@@ -285,7 +285,7 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
  * as much again would when the bins are full once more. */
 static void bins_retreat_locked(struct hak_heap *heap)
 {
-    HAK_FOR_USED_CLASSES (heap, cls) {
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         heap->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
         if (heap->classes[cls].stack != NULL && hak_bin_blocks(heap, cls) == 0)
             bins_shrink(heap, cls);
@@ -334,7 +334,7 @@ static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
 void hak_cache_flush(struct hak_heap *heap)
 {
     hak_lock(&heap->lock);
-    HAK_FOR_USED_CLASSES (heap, cls) {
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         bins_empty_locked(heap, cls);
         if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
             bins_empty_locked(heap, cls);

@@ -38,7 +38,8 @@ static inline void hak_heap_use_class_locked(struct hak_heap *heap, unsigned cls
     heap->used.bits[cls / 64] |= UINT64_C(1) << cls % 64;
 }
 
-/* The first used class from `cls` on; HAK_CLASSES if there is none. */
+/* The first used class from `cls` on; HAK_CLASSES if there is none. Most heaps use few, and what a
+ * heap knows of a class is a cache line. */
 static inline unsigned hak_heap_next_used_locked(const struct hak_heap *heap, unsigned cls)
 {
     for (; cls < HAK_CLASSES; cls = (cls / 64 + 1) * 64) {
@@ -48,11 +49,6 @@ static inline unsigned hak_heap_next_used_locked(const struct hak_heap *heap, un
     }
     return HAK_CLASSES;
 }
-
-/* Most heaps use few classes, and what a heap knows of a class is a cache line. */
-#define HAK_FOR_USED_CLASSES(heap, cls)                                                            \
-    for (unsigned cls = hak_heap_next_used_locked(heap, 0); cls < HAK_CLASSES;                     \
-         cls = hak_heap_next_used_locked(heap, cls + 1))
 
 /* The heap's lock, unless what it guards is beyond repair: see hak_cache_fork_child. */
 static inline bool hak_heap_lock_whole(struct hak_heap *heap)

@@ -86,7 +86,7 @@ static bool purge_is_idle(struct hak_slab *s)
 static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned least_pages)
 {
     size_t bytes = 0;
-    HAK_FOR_USED_CLASSES (heap, cls)
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++)
         for (unsigned list = 0; list < HAK_LIST_FULL; list++)
             for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
                 if (!idle_only || purge_is_idle(s))

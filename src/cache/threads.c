@@ -159,7 +159,7 @@ HAK_COLD struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum 
 
 static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
 {
-    HAK_FOR_USED_CLASSES (from, cls) {
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(from, cls)) < HAK_CLASSES; cls++) {
         for (unsigned list = 0; list < HAK_LISTS; list++) {
             struct hak_slab *s;
             while ((s = from->classes[cls].lists[list]) != NULL) {
@@ -177,7 +177,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_lock(&hak_orphans->lock);
     threads_move_slabs_locked(heap, hak_orphans);
     hak_unlock(&hak_orphans->lock);
-    HAK_FOR_USED_CLASSES (heap, cls)
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++)
         heap->classes[cls].begun = heap->classes[cls].volume = 0;
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
