@@ -87,7 +87,8 @@ int main(int argc, char **argv)
     }
     bench_report("random_mixed", cycles * threads, elapsed, checksum);
     bench_live_peak("random_mixed", live_bytes);
-    bench_metric("random_mixed", "rss_work", (double)work_kb, "kB");
+    if (work_kb != 0)
+        bench_metric("random_mixed", "rss_work", (double)work_kb, "kB");
     bench_work_freed("random_mixed");
     return 0;
 }

@@ -61,12 +61,12 @@ struct hak_slab {
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "indexed with a shift");
 
-/* The record of a slot, where hak_space_meta() is known; all others' stand between a superslab's.
- */
+/* The record of a slot; `meta` is hak_space_meta(). Between the records of two superslabs lie the
+ * bitmaps of the first. */
 static inline struct hak_slab *hak_slab_record_in(char *meta, size_t slot)
 {
-    size_t others = slot / HAK_SLOTS * (HAK_META_BYTES - HAK_SLOTS * sizeof(struct hak_slab));
-    return (struct hak_slab *)(void *)(meta + others) + slot;
+    size_t bitmaps = slot / HAK_SLOTS * (HAK_META_BYTES - HAK_SLOTS * sizeof(struct hak_slab));
+    return (struct hak_slab *)(void *)(meta + bitmaps) + slot;
 }
 
 static inline struct hak_slab *hak_slab_record(size_t slot)
