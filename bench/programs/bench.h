@@ -196,17 +196,24 @@ static inline void bench_sleep_ms(long milliseconds)
         continue;
 }
 
-/* Resident memory now; read without stdio so that the measurement does not allocate. */
+/* The beginning of a file, without stdio, so that a measurement does not allocate. False, and no
+ * text: it cannot be read. */
+static inline bool bench_read(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got < 0 ? 0 : got] = '\0';
+    return got > 0;
+}
+
+/* Resident memory now. */
 static inline uint64_t bench_rss_kb(void)
 {
     char text[128];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
+    if (!bench_read("/proc/self/statm", text, sizeof text))
         bench_die(3, "cannot read /proc/self/statm: %s", strerror(errno));
-    text[got] = '\0';
     const char *second = strchr(text, ' ');
     return second == NULL ? 0 : strtoull(second, NULL, 10) * (BENCH_PAGE_BYTES / BENCH_KIB);
 }
@@ -216,12 +223,8 @@ static inline uint64_t bench_rss_kb(void)
 static inline uint64_t bench_rss_exact_kb(void)
 {
     char text[256];
-    int fd = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[got < 0 ? 0 : got] = '\0';
-    const char *rss = strstr(text, "Rss:");
+    bool told = bench_read("/proc/self/smaps_rollup", text, sizeof text);
+    const char *rss = told ? strstr(text, "Rss:") : NULL;
     return rss == NULL ? 0 : strtoull(rss + strlen("Rss:"), NULL, 10);
 }
 

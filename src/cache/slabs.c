@@ -8,7 +8,6 @@
 static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigned list)
 {
     struct hak_slab **head = &heap->classes[s->cls].lists[list];
-    hak_heap_use_class_locked(heap, s->cls);
     s->list = (uint8_t)list;
     s->settle_free = (uint16_t)(hak_load_relaxed(&s->carved) -
                                 hak_heap_list_until(list, hak_class(s->cls)->blocks));
@@ -53,6 +52,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
     heap->slab_bytes += hak_class(s->cls)->slots * HAK_SLOT_BYTES;
     heap->free_bytes += hak_slab_free_bytes(s);
     hak_count_owner(&heap->slabs, (size_t)1);
+    hak_heap_use_class_locked(heap, s->cls);
     slabs_link_locked(heap, s, hak_heap_list_for(s));
 }
 

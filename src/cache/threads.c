@@ -279,7 +279,7 @@ void *hak_cache_shared_alloc(unsigned cls, bool *zero)
 
 static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usage *u)
 {
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         size_t size = hak_class(cls)->size_bytes;
         size_t in_bin = hak_bin_blocks(heap, cls) + hak_metered_blocks(heap, cls);
         size_t used = 0;

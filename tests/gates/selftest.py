@@ -14,6 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import debug_lines
 import recycling
 
 HERE = Path(__file__).resolve().parent
@@ -349,6 +350,42 @@ class Recycling(GateTest):
         self.assert_passes(done)
         self.assertIn("system calls not counted", done.stdout)
         self.assert_fails(self.run_on(100, 5, PATH="/nowhere"), "5 superslabs mapped")
+
+
+class DebugLines(GateTest):
+    LINES = ("[SS_FREE] purged=no class=1", "[SUPER_REG] event=take superslab=0 count=1",
+             "[SUPER_REG] event=give superslab=0 count=1", "[SS_LRU] event=unmap superslab=0 count=1",
+             "[SS_MAP] call=map address=1 bytes=1 refused=0", "[SLL_DRAIN] to=slabs class=1 blocks=1 left=0")
+
+    def run_on(self, lines: tuple[str, ...], *, always: bool = False,
+               **counters: int) -> subprocess.CompletedProcess[str]:
+        """Runs the gate with a program that prints these lines where it is asked to, and counters."""
+        told = {**{counter: int("acquired" not in counter) for counter in debug_lines.COUNTED.values()},
+                **{name.replace("_", " "): count for name, count in counters.items()}}
+        said = "".join(f"echo '{line}' >&2\n" for line in lines)
+        asked = said if always else f'if [ -n "$HAKMEM_SS_FREE_DEBUG" ]; then\n{said}fi\n'
+        summary = "".join(f"echo 'hakmem: {name} {count}' >&2\n" for name, count in told.items())
+        self.write({"program": f"#!/bin/sh\n{asked}{summary}"})
+        (self.folder / "program").chmod(0o755)
+        return self.gate("debug_lines", "--shared", self.compile("empty.so", "int x;", "-shared"), "--program",
+                         self.folder / "program")
+
+    def test_good(self) -> None:
+        self.assert_passes(self.run_on(self.LINES))
+
+    def test_lines_that_are_missing(self) -> None:
+        for line in self.LINES:
+            kept = tuple(other for other in self.LINES if other != line)
+            self.assert_fails(self.run_on(kept), "0 lines")
+
+    def test_one_line_too_many(self) -> None:
+        self.assert_fails(self.run_on((*self.LINES, "[SS_ACQUIRE] stage=warm class=1")), "1 lines")
+
+    def test_nothing_to_see(self) -> None:
+        self.assert_fails(self.run_on(self.LINES, superslabs_unmapped=0), "no superslab was unmapped")
+
+    def test_lines_that_nobody_asked_for(self) -> None:
+        self.assert_fails(self.run_on(self.LINES, always=True), "lines although no option asks for them")
 
 
 class Install(GateTest):
