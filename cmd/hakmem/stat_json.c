@@ -137,6 +137,7 @@ static void stat_json_heap(struct hak_json *j, const struct hak_survey *survey,
     hak_json_number(j, "drains", hak_load_relaxed(&s->drains));
     hak_json_number(j, "drained_blocks", hak_load_relaxed(&s->drained_blocks));
     hak_json_number(j, "grown_bins", hak_load_relaxed(&s->grown_bins));
+    hak_json_number(j, "borrowed_blocks", hak_load_relaxed(&s->borrowed_blocks));
     hak_json_number(j, "remote_frees", hak_load_relaxed(&s->remote_frees));
     hak_json_number(j, "remote_sends", hak_load_relaxed(&s->remote_sends));
     hak_json_number(j, "collected_blocks", hak_load_relaxed(&s->collected_blocks));

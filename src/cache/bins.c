@@ -23,6 +23,9 @@
 #define BIN_BEGINNING 6u
 #define BIN_FIRST_BLOCKS 16u
 #define REFILL_MAX_SLABS 4u
+#define BORROW_BELOW_BYTES ((size_t)8 << 20) /* in slabs of the heap */
+#define BORROW_CLASSES 2u                    /* in use, next to the class */
+#define SPARING_BLOCKS 16u                   /* of fresh memory: see slab_take_fresh */
 
 struct hak_cache_knobs hak_cache_knobs = {
     .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .refine_slots = 64};
@@ -110,9 +113,35 @@ void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
  * of its time, 64 at a time 1.35, 16 1.21, none 1.11. See docs/hardened.md.) */
 #define SHUFFLE_BLOCKS 16u
 
-/* Fills an empty bin; returns how many blocks it got. *zero is about the one that is popped first.
- */
-static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero)
+/* --- Borrowing: blocks of larger classes for requests of this one. A class whose blocks come and
+ * go at random has, over a long time, a peak of about n + 3 sqrt(n) blocks, and each class has it
+ * at another time. At its peak a class takes what the next ones have too much of, one block at a
+ * time, instead of memory that nobody has touched. Evidence that it goes up and down is a turn: an
+ * overflow that is followed by an underflow. Each turn is worth a batch, so that what allocates and
+ * frees in bulk, which turns once in thousands of blocks, does not come here for each of them. In
+ * large heaps peaks are small beside what is in use. (Figures in docs/performance.md, "Why small
+ * heaps with random sizes are a fifth larger than glibc's".) --- */
+
+static bool bins_may_borrow_locked(const struct hak_heap *heap, unsigned cls)
+{
+    return heap->classes[cls].borrow_blocks != 0 && heap->slab_bytes < BORROW_BELOW_BYTES;
+}
+
+/* The next blocks from here come from memory that nobody has touched. */
+static bool bins_is_fresh(const struct hak_slab *s)
+{
+    return s->zero && hak_load_relaxed(&s->free_blocks) == 0;
+}
+
+static bool bins_is_at_peak_locked(const struct hak_heap *heap, unsigned cls)
+{
+    const struct hak_slab *s = hak_heap_pick_locked(heap, cls);
+    return s != NULL ? bins_is_fresh(s) : hak_load_relaxed(&heap->inbox) == NULL;
+}
+
+/* Fills an empty bin; returns how many blocks it got. Sparing: with as little memory that nobody
+ * has touched as possible. *zero is about the block that is popped first. */
+static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool sparing, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
@@ -123,13 +152,16 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool *zero
     for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
         struct hak_slab *s =
             got == 0 ? hak_heap_find_slab_locked(heap, cls) : hak_heap_pick_locked(heap, cls);
-        if (s == NULL)
+        if (s == NULL || (sparing && got != 0 && bins_is_fresh(s)))
             break;
+        unsigned most = want - got;
+        if (sparing && bins_is_fresh(s))
+            most = (unsigned)hak_min(most, SPARING_BLOCKS);
         bool fresh_zero;
         unsigned carved = hak_load_relaxed(&s->carved);
         if (HAK_UNLIKELY(s->purged_free_blocks != 0))
             hak_heap_regret_purge(s);
-        unsigned n = hak_heap_take_locked(heap, s, out - got, want - got, &fresh_zero);
+        unsigned n = hak_heap_take_locked(heap, s, out - got, most, &fresh_zero);
         if (got == 0)
             *zero = fresh_zero;
         got += n;
@@ -201,7 +233,31 @@ static bool bins_collect_is_due(const struct hak_heap *heap)
            hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0;
 }
 
-void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
+{
+    if (!bins_is_at_peak_locked(heap, cls))
+        return NULL;
+    unsigned next = cls;
+    for (unsigned i = 0; i < BORROW_CLASSES; i++) {
+        next = hak_heap_next_used_locked(heap, next + 1);
+        if (next >= HAK_CLASS_ALIGNED ||
+            hak_class(next)->size_bytes * 2 > hak_class(cls)->size_bytes * 3)
+            return NULL;
+        bool unused;
+        if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 &&
+            !bins_is_at_peak_locked(heap, next))
+            (void)bins_fill_locked(heap, next, true, &unused);
+        void *p = hak_cache_pop(&heap->front, next * 2u);
+        if (p != NULL) {
+            heap->classes[cls].borrow_blocks--;
+            hak_count_owner(&heap->stats.borrowed_blocks, 1u);
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_do, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     *zero = false;
@@ -220,18 +276,33 @@ void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
         bins_grow(heap, cls, BIN_MAX_BYTES);
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, BIN_VOLUME_BYTES);
+    if (ch->overflowed)
+        ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + ch->batch, UINT16_MAX);
     ch->overflowed = false;
     if (bins_collect_is_due(heap))
         hak_heap_collect_owner_locked(heap);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))
         bins_rest_locked(heap);
     unsigned blocks = hak_bin_blocks(heap, cls);
-    if (blocks == 0)
-        blocks = bins_fill_locked(heap, cls, zero);
+    bool borrows = larger_will_do && bins_may_borrow_locked(heap, cls);
+    if (blocks == 0 && borrows)
+        p = bins_try_borrow_locked(heap, cls);
+    if (blocks == 0 && p == NULL)
+        blocks = bins_fill_locked(heap, cls, borrows, zero);
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&heap->lock);
-    return hak_cache_pop(&heap->front, cls * 2u);
+    return p != NULL ? p : hak_cache_pop(&heap->front, cls * 2u);
+}
+
+void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    return bins_refill(heap, cls, false, zero);
+}
+
+void *hak_cache_refill_or_larger(struct hak_heap *heap, unsigned cls, bool *zero)
+{
+    return bins_refill(heap, cls, !HAK_HARDENED, zero);
 }
 
 /* A block of a bin whose slab was taken over by another heap. False: there is no memory for a

@@ -75,23 +75,25 @@ struct hak_class_heap {
     void **stack; /* NULL until the class is used */
     uint16_t capacity;
     uint16_t batch;
-    bool overflowed;      /* since the last underflow */
-    uint8_t carvings;     /* times it took fresh memory, up to the number at which coarse classes
-                             are left */
-    uint8_t narrow_wants; /* see place.c */
-    uint8_t volume;       /* refills without an overflow, modulo 256 */
-    uint8_t slabs_taken;  /* from the pool, up to the number from which on more of them are
-                             expected to be used up; see slabs_density_locked */
-    uint16_t seen_blocks; /* in the bin, at the last look for bins that rest */
-    uint8_t begun;        /* refills of the heap's present thread, up to the number from which on
-                             they are whole */
-    uint16_t turns;       /* overflows followed by an underflow, since the bin has its size */
+    bool overflowed;        /* since the last underflow */
+    uint8_t carvings;       /* times it took fresh memory, up to the number at which coarse classes
+                               are left */
+    uint8_t narrow_wants;   /* see place.c */
+    uint8_t volume;         /* refills without an overflow, modulo 256 */
+    uint8_t slabs_taken;    /* from the pool, up to the number from which on more of them are
+                               expected to be used up; see slabs_density_locked */
+    uint8_t begun;          /* refills of the heap's present thread, up to the number from which on
+                               they are whole */
+    uint16_t seen_blocks;   /* in the bin, at the last look for bins that rest */
+    uint16_t borrow_blocks; /* so many may be taken of larger classes before memory is carved */
+    uint16_t turns;         /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
 
 /* Counted on slow paths by the owner, read by any thread. */
 struct hak_heap_stats {
     _Atomic(uint64_t) refills, drains, drained_blocks, grown_bins;
+    _Atomic(uint64_t) borrowed_blocks; /* of a larger class than was asked for */
     _Atomic(uint64_t) remote_frees, remote_sends, collected_blocks, adopted_slabs;
     _Atomic(uint64_t) purged_bytes;
     _Atomic(uint64_t) collected_for_others; /* times that this thread did it for another */
@@ -177,7 +179,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[232];
+    char apart[224];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,
@@ -281,6 +283,8 @@ static inline struct hak_heap *hak_heap_of_front(struct hak_front *front)
 /* A block of a class whose bin is empty; fills the bin as well. *zero says that the block reads as
  * zero. NULL: out of memory. */
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero);
+/* The same, or a block of one of the next larger classes, for a request without an alignment. */
+void *hak_cache_refill_or_larger(struct hak_heap *heap, unsigned cls, bool *zero);
 /* A request of so many bytes has found the class's bin empty: evidence for the thread's choice of
  * classes. Owner. */
 void hak_cache_note_size(struct hak_heap *heap, unsigned cls, size_t size_bytes);

@@ -118,7 +118,7 @@ void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s);
 /* The slab leaves the heap's lists; the caller gives it its next owner, or none. */
 void hak_heap_disown_locked(struct hak_heap *heap, struct hak_slab *s);
 /* The fullest slab of a class that has room; NULL if there is none. */
-struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls);
+struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls);
 /* A slab with room from the heap itself, from an ended thread, or from the pool. NULL: out of
  * memory. */
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);

@@ -77,7 +77,7 @@ void hak_heap_settle_slow_locked(struct hak_heap *heap, struct hak_slab *s)
     slabs_link_locked(heap, s, hak_heap_list_for(s));
 }
 
-struct hak_slab *hak_heap_pick_locked(struct hak_heap *heap, unsigned cls)
+struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls)
 {
     for (unsigned list = 0; list < HAK_LIST_FULL; list++)
         if (heap->classes[cls].lists[list] != NULL)

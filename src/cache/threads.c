@@ -177,8 +177,10 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_lock(&hak_orphans->lock);
     threads_move_slabs_locked(heap, hak_orphans);
     hak_unlock(&hak_orphans->lock);
-    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++)
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         heap->classes[cls].begun = heap->classes[cls].volume = 0;
+        heap->classes[cls].borrow_blocks = 0;
+    }
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
     hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */

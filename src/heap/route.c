@@ -107,6 +107,17 @@ static HAK_NOINLINE void perturb_free(void *p, uint32_t entry)
 
 /* --- */
 
+/* hak_heap_refill; where no alignment depends on the class, the block may be of a larger one. */
+static void *route_take(struct hak_heap *heap, unsigned cls, const struct request *r, bool *zero)
+{
+    if (r->align > HAK_ALIGNMENT)
+        return hak_heap_refill(heap, cls, zero);
+    void *p = hak_cache_refill_or_larger(heap, cls, zero);
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+    return p;
+}
+
 /* A refill that is counted; now and then a block whose end will be seen, instead of it. */
 static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const struct request *r,
                                       bool *zero)
@@ -115,7 +126,7 @@ static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const
     size_t bytes = (size_t)heap->classes[cls].batch * hak_class(cls)->size_bytes;
     if (hak_sites_count_refill(heap, bytes))
         p = hak_site_try_sample(r->site, r->bytes, r->align, zero);
-    return p != NULL ? p : hak_heap_refill(heap, cls, zero);
+    return p != NULL ? p : route_take(heap, cls, r, zero);
 }
 
 /* A block of a class whose bin has none. */
@@ -124,7 +135,7 @@ static void *route_refill(struct hak_heap *heap, unsigned cls, const struct requ
     hak_cache_note_size(heap, cls, hak_round_up(r->bytes, r->align));
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && hak_sites_is_turn_owner(heap))
         return route_watch(heap, cls, r, zero);
-    return hak_heap_refill(heap, cls, zero);
+    return route_take(heap, cls, r, zero);
 }
 
 /* A block of a watched class: from the heap of its site's group. */
