@@ -233,6 +233,8 @@ static bool bins_collect_is_due(const struct hak_heap *heap)
            hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0;
 }
 
+/* A free block of one of the next classes. NULL: there is none, or the class itself has free ones.
+ */
 static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
 {
     if (!bins_is_at_peak_locked(heap, cls))
