@@ -246,8 +246,9 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
             hak_class(next)->size_bytes * 2 > hak_class(cls)->size_bytes * 3)
             return NULL;
         bool unused;
-        if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 &&
-            !bins_is_at_peak_locked(heap, next))
+        const struct hak_slab *s = hak_heap_pick_locked(heap, next);
+        if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 && s != NULL &&
+            !bins_is_fresh(s))
             (void)bins_fill_locked(heap, next, true, &unused);
         void *p = hak_cache_pop(&heap->front, next * 2u);
         if (p != NULL) {

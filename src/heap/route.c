@@ -22,19 +22,23 @@ static unsigned route_class_in(const struct hak_heap *heap, size_t bytes)
     return heap != NULL ? hak_front_class(&heap->front, bytes) : hak_class_of(bytes);
 }
 
+static void route_tick(const struct hak_heap *heap)
+{
+    if (hak_cache_is_tick_due(heap))
+        hak_heap_tick_any();
+}
+
 void *hak_heap_refill(struct hak_heap *heap, unsigned cls, bool *zero)
 {
     void *p = hak_cache_refill(heap, cls, zero);
-    if (hak_cache_is_tick_due(heap))
-        hak_heap_tick_any();
+    route_tick(heap);
     return p;
 }
 
 static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     hak_cache_overflow(heap, cls, p);
-    if (hak_cache_is_tick_due(heap))
-        hak_heap_tick_any();
+    route_tick(heap);
 }
 
 static void route_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
@@ -113,8 +117,7 @@ static void *route_take(struct hak_heap *heap, unsigned cls, const struct reques
     if (r->align > HAK_ALIGNMENT)
         return hak_heap_refill(heap, cls, zero);
     void *p = hak_cache_refill_or_larger(heap, cls, zero);
-    if (hak_cache_is_tick_due(heap))
-        hak_heap_tick_any();
+    route_tick(heap);
     return p;
 }
 

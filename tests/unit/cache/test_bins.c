@@ -165,13 +165,11 @@ static void a_working_set_over_the_capacity_soon_fits_the_bin(void **state)
     assert_int_equal(counted(&heap->stats.drains), drains);
 }
 
-/* Allocates `count` blocks as malloc does, behind the first `from`; returns how many are of a
- * larger class. */
-static unsigned allocate_or_larger(struct hak_heap *heap, unsigned cls, unsigned from,
-                                   unsigned count)
+/* Allocates `count` blocks as malloc does; returns how many are of a larger class. */
+static unsigned allocate_or_larger(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     unsigned larger = 0;
-    for (unsigned i = from; i < from + count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         bool zero = false;
         blocks[i] = hak_cache_pop(&heap->front, cls * 2u);
         if (blocks[i] == NULL)
@@ -188,7 +186,9 @@ static unsigned allocate_or_larger(struct hak_heap *heap, unsigned cls, unsigned
 /* The bin has overflowed, and blocks of the next class are free. Returns how many of those. */
 static unsigned turn(struct hak_heap *heap, unsigned cls)
 {
-    unsigned of_next = capacity(heap, cls + 1) == 0 ? 1 : capacity(heap, cls + 1);
+    allocate(heap, cls); /* both bins are open */
+    allocate(heap, cls + 1);
+    unsigned of_next = capacity(heap, cls + 1);
     allocate_many(heap, cls + 1, of_next);
     release_many(heap, of_next);
     unsigned count = hak_bin_blocks(heap, cls) + capacity(heap, cls) + 1;
@@ -203,12 +203,10 @@ static void at_its_peak_a_class_takes_free_blocks_of_the_next(void **state)
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(512);
-    allocate(heap, cls);
-    allocate(heap, cls + 1);
     unsigned free_of_next = turn(heap, cls);
     MUST(free_of_next > 1);
     unsigned worth = heap->classes[cls].batch;
-    unsigned larger = allocate_or_larger(heap, cls, 0, 500);
+    unsigned larger = allocate_or_larger(heap, cls, 500);
     assert_int_equal(larger, hak_min(free_of_next, worth));
     assert_int_equal(counted(&heap->stats.borrowed_blocks), larger);
     release_many(heap, 500); /* each to its own bin */
@@ -223,7 +221,7 @@ static void a_class_without_a_turn_takes_memory(void **state)
     unsigned cls = hak_class_of(512);
     allocate_many(heap, cls + 1, 10);
     release_many(heap, 10);
-    assert_int_equal(allocate_or_larger(heap, cls, 0, 5000), 0);
+    assert_int_equal(allocate_or_larger(heap, cls, 5000), 0);
     verify_heaps();
 }
 
@@ -233,8 +231,6 @@ static void what_depends_on_its_class_gets_it(void **state)
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(512);
-    allocate(heap, cls);
-    allocate(heap, cls + 1);
     turn(heap, cls);
     for (unsigned i = 0; i < 500; i++)
         assert_int_equal(class_of_block(allocate(heap, cls)), cls);
@@ -247,12 +243,10 @@ static void a_large_heap_does_not_borrow(void **state)
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(512);
-    allocate(heap, cls);
-    allocate(heap, cls + 1);
     for (unsigned i = 0; i < (8u << 20) / HAK_SLOT_BYTES; i++)
         allocate(heap, hak_class_of(HAK_SLOT_BYTES - 4096));
     MUST(turn(heap, cls) > 1);
-    assert_int_equal(allocate_or_larger(heap, cls, 0, 5000), 0);
+    assert_int_equal(allocate_or_larger(heap, cls, 5000), 0);
 }
 
 /* Refills of a bin that another thread has made large, and that a new one begins with. */
