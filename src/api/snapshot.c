@@ -42,6 +42,8 @@ static const struct control controls[] = {
     {"pool.purged_slots", FROM_SNAPSHOT(pool.purged_slots_total)},
     {"pool.budget_bytes", FROM_SNAPSHOT(pool.budget_bytes)},
     {"pool.moved_pieces", FROM_SNAPSHOT(pool.moved_pieces_total)},
+    {"pool.huge_pages_asked", FROM_SNAPSHOT(pool.huge_asked_total)},
+    {"pool.huge_pages_dear", FROM_SNAPSHOT(pool.huge_dear_total)},
     {"pool.released_slots", FROM_SNAPSHOT(pool.released)},
     {"pool.acquired.adopt", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_ADOPT])},
     {"pool.acquired.warm", FROM_SNAPSHOT(pool.acquired[HAK_STAGE_WARM])},

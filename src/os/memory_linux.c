@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -82,6 +83,20 @@ void hak_os_advise_small_pages(void *at, size_t bytes)
 void hak_os_populate(void *at, size_t bytes)
 {
     hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_POPULATE_WRITE, 0, 0, 0);
+}
+
+static uint64_t memory_thread_cpu_ns(void)
+{
+    struct timespec used = {0};
+    hak_syscall6(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&used, 0, 0, 0, 0);
+    return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+uint64_t hak_os_fault_in_ns(char *page)
+{
+    uint64_t begin_ns = memory_thread_cpu_ns();
+    hak_os_populate(page, HAK_PAGE_BYTES);
+    return memory_thread_cpu_ns() - begin_ns;
 }
 
 bool hak_os_is_resident(void *at)

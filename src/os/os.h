@@ -34,6 +34,8 @@ void hak_os_advise_huge_pages(void *at, size_t bytes);
 void hak_os_advise_small_pages(void *at, size_t bytes);
 /* Touches all pages for writing at once, as far as the kernel knows how (Linux 5.14). */
 void hak_os_populate(void *at, size_t bytes);
+/* Touches one page for writing and returns the processor time that it took. */
+uint64_t hak_os_fault_in_ns(char *page);
 /* True if the page at this address is in memory. */
 bool hak_os_is_resident(void *at);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is

@@ -179,10 +179,14 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
 
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
 {
+    struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
     hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
     hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
     if (label != HAK_POOL_LABEL_RUN)
-        hak_store_relaxed(&hak_superslab(slot / HAK_SLOTS)->has_bits, true);
+        hak_store_relaxed(&s->has_bits, true);
+    if (hak_load_relaxed(&s->huge_due) && hak_exchange_relaxed(&s->huge_due, false))
+        hak_pool_ask_for_huge_pages(hak_superslab_address(slot / HAK_SLOTS), HAK_SUPERSLAB_BYTES,
+                                    hak_slot_address(slot));
     HAK_PROBE3(acquire, (unsigned)stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
               {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});
@@ -364,4 +368,6 @@ void hak_pool_stats(struct hak_pool_stats *out)
     hak_lock_add_counts(&hak_pool.retired_lock, &out->retired_lock);
     out->budget_bytes = hak_retired_budget_slots() * HAK_SLOT_BYTES;
     out->moved_pieces_total = hak_load_relaxed(&hak_pool.moved_total);
+    out->huge_asked_total = hak_load_relaxed(&hak_pool.huge_asked_total);
+    out->huge_dear_total = hak_load_relaxed(&hak_pool.huge_dear_total);
 }

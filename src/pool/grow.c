@@ -160,12 +160,8 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
     int error = hak_pool_map(superslabs, 1, bytes, true, &first);
     if (error != 0)
         return error;
-    if (dense)
-        hak_os_advise_huge_pages(hak_superslab_address(first), bytes);
-    for (size_t i = 0; i < superslabs; i++) {
-        hak_store_relaxed(&hak_superslab(first + i)->dense, dense);
-        hak_store_relaxed(&hak_superslab(first + i)->was_purged, false);
-    }
+    for (size_t i = 0; i < superslabs; i++)
+        pool_set_dense(hak_superslab(first + i), dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
@@ -218,7 +214,7 @@ int hak_pool_acquire_apart(size_t *slot)
     if (error != 0)
         return error;
     hak_os_advise_small_pages(hak_superslab_address(first), HAK_SUPERSLAB_BYTES);
-    hak_store_relaxed(&hak_superslab(first)->dense, false);
+    pool_set_dense(hak_superslab(first), false);
     grow_publish(first, HAK_SLOTS, HAK_SLOTS);
     *slot = first * HAK_SLOTS;
     return 0;

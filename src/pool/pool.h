@@ -40,8 +40,9 @@ struct hak_superslab {
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
     uint32_t newer,
         older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
-    _Atomic(bool) dense; /* huge pages are asked for: only slots that will be used up go here */
+    _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
     _Atomic(bool) was_purged;      /* since it was mapped */
+    _Atomic(bool) huge_due;        /* with its first slot huge pages are asked for */
     _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
@@ -100,6 +101,7 @@ struct hak_pool_stats {
     uint64_t soft_cap_reclaims; /* times that a class was over its cap when it wanted more */
     struct hak_lock_counts grow_lock, retired_lock;
     uint64_t moved_pieces_total; /* of huge blocks put together from retired superslabs */
+    uint64_t huge_asked_total, huge_dear_total; /* see huge_pages.c */
 };
 
 void hak_pool_configure(const struct hak_pool_config *config);

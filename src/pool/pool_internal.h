@@ -43,6 +43,10 @@ struct pool {
     _Atomic(size_t) prewarmed, prewarm_due; /* superslabs: ever; at the next growth */
     _Atomic(uint64_t) released, mapped_total, unmapped_total, retired_total, revived_total,
         purged_total, moved_total;
+    /* See huge_pages.c: superslabs that get none before the next try, and how many that was last.
+     */
+    _Atomic(size_t) huge_spared, huge_spared_last;
+    _Atomic(uint64_t) huge_asked_total, huge_dear_total;
 };
 extern struct pool hak_pool;
 
@@ -107,6 +111,18 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
     return superslabs * HAK_SUPERSLAB_BYTES >=
            hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
 }
+
+/* A superslab that was mapped just now. */
+static inline void pool_set_dense(struct hak_superslab *s, bool dense)
+{
+    hak_store_relaxed(&s->dense, dense);
+    hak_store_relaxed(&s->huge_due, dense);
+    hak_store_relaxed(&s->was_purged, false);
+}
+
+/* Asks for huge pages in [at, at + bytes), unless they have turned out to be dear. `page`, in its
+ * first 2 MiB, is faulted in: the caller is about to use it. */
+void hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page);
 
 /* Huge blocks are used from end to end, as far as is known: see whole.c. */
 #define POOL_DENSE_ENOUGH 4u

@@ -85,9 +85,10 @@ static void whole_learn_of_last(void)
 static void whole_advise(const struct hak_whole *w, size_t from)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
+    char *at = hak_superslab_address(w->first) + skip;
     if (pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)) &&
         (pool_knows_dense() || hak_pool_is_huge_early()) && w->mapped_bytes > skip)
-        hak_os_advise_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
+        hak_pool_ask_for_huge_pages(at, w->mapped_bytes - skip, at);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
@@ -179,7 +180,7 @@ static void whole_make_slots(size_t superslab)
     for (unsigned i = 0; i < HAK_SLOTS; i++)
         hak_store_relaxed(&s->label[i], (uint8_t)HAK_POOL_LABEL_RUN);
     hak_store_relaxed(&s->missing, 0u);
-    hak_store_relaxed(&s->dense, false);
+    pool_set_dense(s, false);
     hak_store_relaxed(&s->state, UINT64_MAX);
 }
 
@@ -303,10 +304,9 @@ bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
         return false;
     }
     whole_count_mapped(need - have);
-    size_t grown_from = w->mapped_bytes / HAK_SUPERSLAB_BYTES;
     w->superslabs = need;
     w->mapped_bytes = bytes;
-    whole_advise(w, grown_from); /* as for the block's first pages */
+    whole_advise(w, have); /* as for the block's first pages */
     return true;
 }
 

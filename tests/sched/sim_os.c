@@ -42,6 +42,7 @@ int __wrap_hak_os_purge(void *at, size_t bytes);
 int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 void __wrap_hak_os_advise_huge_pages(void *at, size_t bytes);
 void __wrap_hak_os_populate(void *at, size_t bytes);
+uint64_t __wrap_hak_os_fault_in_ns(char *page);
 bool __wrap_hak_os_is_resident(void *at);
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __wrap_hak_os_addresses_restricted(void);
@@ -232,6 +233,12 @@ void __wrap_hak_os_advise_huge_pages(void *at, size_t bytes)
 void __wrap_hak_os_populate(void *at, size_t bytes)
 {
     (void)at, (void)bytes;
+}
+
+uint64_t __wrap_hak_os_fault_in_ns(char *page)
+{
+    (void)page;
+    return 0;
 }
 
 bool __wrap_hak_os_is_resident(void *at)

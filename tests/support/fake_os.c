@@ -17,6 +17,7 @@ int __real_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __real_hak_os_addresses_restricted(void);
 uint64_t __real_hak_os_now_ns(void);
 uint64_t __real_hak_os_random(void);
+uint64_t __real_hak_os_fault_in_ns(char *page);
 void __real_hak_os_write_stderr(const char *text, size_t bytes);
 _Noreturn void __real_hak_os_die(const char *text);
 
@@ -29,6 +30,7 @@ int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __wrap_hak_os_addresses_restricted(void);
 uint64_t __wrap_hak_os_now_ns(void);
 uint64_t __wrap_hak_os_random(void);
+uint64_t __wrap_hak_os_fault_in_ns(char *page);
 void __wrap_hak_os_write_stderr(const char *text, size_t bytes);
 _Noreturn void __wrap_hak_os_die(const char *text);
 
@@ -41,8 +43,8 @@ struct fake_call {
 static struct {
     struct fake_call call[FAKE_CALLS];
     _Atomic(size_t) mapped_bytes;
-    _Atomic(bool) has_time, has_random, restricted, captures;
-    _Atomic(uint64_t) now_ns, random;
+    _Atomic(bool) has_time, has_fault_time, has_random, restricted, captures;
+    _Atomic(uint64_t) now_ns, fault_ns, random;
     char captured[4096];
     size_t captured_bytes;
 } fake;
@@ -92,6 +94,12 @@ void fake_os_set_time_ns(uint64_t now_ns)
 {
     fake.now_ns = now_ns;
     fake.has_time = true;
+}
+
+void fake_os_set_fault_ns(uint64_t fault_ns)
+{
+    fake.fault_ns = fault_ns;
+    fake.has_fault_time = true;
 }
 
 void fake_os_set_random(uint64_t value)
@@ -204,6 +212,12 @@ bool __wrap_hak_os_addresses_restricted(void)
 uint64_t __wrap_hak_os_now_ns(void)
 {
     return fake.has_time ? fake.now_ns : __real_hak_os_now_ns();
+}
+
+uint64_t __wrap_hak_os_fault_in_ns(char *page)
+{
+    uint64_t took_ns = __real_hak_os_fault_in_ns(page);
+    return fake.has_fault_time ? fake.fault_ns : took_ns;
 }
 
 uint64_t __wrap_hak_os_random(void)

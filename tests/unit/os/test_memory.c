@@ -146,7 +146,20 @@ static void refusals_are_positive_errno_values_and_errno_stays(void **state)
     assert_int_equal(errno, 1234);
 }
 
+static void fault_in_brings_one_page_into_memory(void **state)
+{
+    (void)state;
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(2), &p), 0);
+    char *at = p;
+    assert_in_range(hak_os_fault_in_ns(at), 1, 1000000000u);
+    assert_true(hak_os_is_resident(at));
+    assert_false(hak_os_is_resident(at + PAGES(1)));
+    assert_true(is_zero(at, PAGES(1)));
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(fault_in_brings_one_page_into_memory),
     cmocka_unit_test(find_hole_keeps_nothing_mapped),
     cmocka_unit_test(map_at_maps_zeroed_memory_just_there),
     cmocka_unit_test(map_at_refuses_what_is_taken_and_leaves_it_alone),

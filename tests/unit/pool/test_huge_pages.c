@@ -194,6 +194,68 @@ static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
     assert_int_equal(samples(), 3);
 }
 
+#define CHEAP_NS 230000u
+#define DEAR_NS 4500000u
+
+static void huge_pages_that_cost(uint64_t fault_ns)
+{
+    start();
+    huge_pages_from(0);
+    fake_os_set_fault_ns(fault_ns);
+}
+
+/* Acquires slots that will be used up until they fill so many superslabs. */
+static void fill_superslabs(unsigned superslabs)
+{
+    for (unsigned i = 0; i < superslabs * HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+}
+
+static void a_superslab_asks_for_huge_pages_with_its_first_slot(void **state)
+{
+    (void)state;
+    huge_pages_that_cost(CHEAP_NS);
+    fill_superslabs(2); /* the first 16 slots come in pieces */
+    uint64_t asked = stats().huge_asked_total;
+    fill_superslabs(40); /* several are mapped at once */
+    assert_int_equal(stats().huge_asked_total, asked + 40);
+    assert_int_equal(stats().huge_dear_total, 0);
+}
+
+static void after_a_dear_huge_page_superslabs_have_small_ones(void **state)
+{
+    (void)state;
+    huge_pages_that_cost(DEAR_NS);
+    fill_superslabs(3);
+    assert_int_equal(stats().huge_asked_total, 1);
+    assert_int_equal(stats().huge_dear_total, 1);
+    fill_superslabs(64); /* tried again after 64, which is twice as dear as none */
+    assert_int_equal(stats().huge_asked_total, 2);
+    fill_superslabs(127);
+    assert_int_equal(stats().huge_asked_total, 2);
+    fake_os_set_fault_ns(CHEAP_NS);
+    fill_superslabs(8);
+    assert_int_equal(stats().huge_dear_total, 2);
+    assert_in_range(stats().huge_asked_total, 8, 10);
+    verify_pool();
+}
+
+static void a_huge_block_has_small_pages_behind_a_dear_huge_one(void **state)
+{
+    (void)state;
+    bool zero;
+    huge_pages_that_cost(DEAR_NS);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    struct hak_whole dear = take(5, &zero);
+    assert_true(hak_os_is_resident(hak_superslab_address(dear.first)));
+    assert_int_equal(stats().huge_asked_total, 1);
+    for (unsigned i = 0; i < 8; i++) /* 8 superslabs each */
+        take(8, &zero);
+    assert_int_equal(stats().huge_asked_total, 1);
+    take(8, &zero);
+    assert_int_equal(stats().huge_asked_total, 2);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
@@ -205,5 +267,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
     cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),
+    cmocka_unit_test(a_superslab_asks_for_huge_pages_with_its_first_slot),
+    cmocka_unit_test(after_a_dear_huge_page_superslabs_have_small_ones),
+    cmocka_unit_test(a_huge_block_has_small_pages_behind_a_dear_huge_one),
 };
 UNIT_MAIN(tests)
