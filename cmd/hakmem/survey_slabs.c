@@ -105,7 +105,7 @@ static struct hak_superslab_seen *walk_add_superslab(struct walk *w, size_t numb
     s->superslabs = 1;
     s->mapped_bytes = HAK_SUPERSLAB_BYTES;
     s->released_ns = hak_load_relaxed(&w->records[number].released_ns);
-    s->huge_pages = hak_load_relaxed(&w->records[number].dense);
+    s->huge_pages = hak_load_relaxed(&w->records[number].huge_pages) == HAK_HUGE_ASKED;
     return s;
 }
 

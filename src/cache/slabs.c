@@ -218,7 +218,8 @@ static bool slabs_may_be_sparse(const struct hak_class *c)
 static bool slabs_tells_use(const struct hak_slab *s)
 {
     return s != NULL && hak_pool_has_huge_pages() &&
-           !hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense);
+           hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->huge_pages) !=
+               HAK_HUGE_ASKED;
 }
 
 static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c)

@@ -177,6 +177,17 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
     return found;
 }
 
+/* A slot of a superslab is acquired: with the first one huge pages are asked for. */
+static void pool_begin_huge(struct hak_superslab *s, size_t slot)
+{
+    uint8_t due = HAK_HUGE_DUE;
+    if (hak_load_relaxed(&s->huge_pages) == due &&
+        hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&
+        hak_pool_ask_for_huge_pages(hak_superslab_address(slot / HAK_SLOTS), HAK_SUPERSLAB_BYTES,
+                                    hak_slot_address(slot)))
+        hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+}
+
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
 {
     struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
@@ -184,9 +195,7 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
     hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
     if (label != HAK_POOL_LABEL_RUN)
         hak_store_relaxed(&s->has_bits, true);
-    if (hak_load_relaxed(&s->huge_due) && hak_exchange_relaxed(&s->huge_due, false))
-        hak_pool_ask_for_huge_pages(hak_superslab_address(slot / HAK_SLOTS), HAK_SUPERSLAB_BYTES,
-                                    hak_slot_address(slot));
+    pool_begin_huge(s, slot);
     HAK_PROBE3(acquire, (unsigned)stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
               {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});

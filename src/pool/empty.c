@@ -10,7 +10,8 @@
 static bool purge_ends_huge(const struct hak_superslab *s, uint64_t state)
 {
     uint32_t free = ~pool_busy(state);
-    return hak_load_relaxed(&s->dense) && hak_popcount64(free) >= HAK_SLOTS / 2 &&
+    return hak_load_relaxed(&s->huge_pages) == HAK_HUGE_ASKED &&
+           hak_popcount64(free) >= HAK_SLOTS / 2 &&
            (hak_load_relaxed(&s->was_purged) || (free & pool_dirty(state)));
 }
 
@@ -33,6 +34,7 @@ static size_t purge_superslab(size_t superslab, bool aged)
     if (ends_huge) {
         hak_os_advise_small_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
         hak_store_relaxed(&s->dense, false);
+        hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_NONE);
     }
     size_t slots = 0;
     for (uint32_t left = claimed; left != 0;) {

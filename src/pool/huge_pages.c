@@ -36,18 +36,19 @@ static void huge_found_dear(void)
     hak_add_relaxed(&hak_pool.huge_dear_total, 1u);
 }
 
-void hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page)
+bool hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page)
 {
     if (huge_is_spared((bytes + HAK_SUPERSLAB_BYTES - 1) / HAK_SUPERSLAB_BYTES))
-        return;
+        return false;
     size_t first = hak_min(bytes, HAK_SUPERSLAB_BYTES);
     hak_os_advise_huge_pages(at, first);
     hak_add_relaxed(&hak_pool.huge_asked_total, 1u);
     if (hak_os_fault_in_ns(page) >= DEAR_NS) {
         huge_found_dear();
-        return;
+        return true;
     }
     hak_store_relaxed(&hak_pool.huge_spared_last, (size_t)0);
     if (bytes > first)
         hak_os_advise_huge_pages(at + first, bytes - first);
+    return true;
 }

@@ -34,6 +34,9 @@ enum hak_stage {
     HAK_STAGE_COUNT
 };
 
+/* Huge pages of a superslab: none; to be asked for with its first slot; asked for. */
+enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED };
+
 /* One a superslab, HAK_RECORD_BYTES. Any thread; the links under the pool's lock. */
 struct hak_superslab {
     _Atomic(uint64_t) state;   /* busy | dirty << 32 */
@@ -42,7 +45,7 @@ struct hak_superslab {
         older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
     _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
     _Atomic(bool) was_purged;      /* since it was mapped */
-    _Atomic(bool) huge_due;        /* with its first slot huge pages are asked for */
+    _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
     _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {

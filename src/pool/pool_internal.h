@@ -112,17 +112,17 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
            hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
 }
 
-/* A superslab that was mapped just now. */
+/* What a superslab is for from now on: it was mapped just now, or was part of a huge block. */
 static inline void pool_set_dense(struct hak_superslab *s, bool dense)
 {
     hak_store_relaxed(&s->dense, dense);
-    hak_store_relaxed(&s->huge_due, dense);
+    hak_store_relaxed(&s->huge_pages, (uint8_t)(dense ? HAK_HUGE_DUE : HAK_HUGE_NONE));
     hak_store_relaxed(&s->was_purged, false);
 }
 
-/* Asks for huge pages in [at, at + bytes), unless they have turned out to be dear. `page`, in its
- * first 2 MiB, is faulted in: the caller is about to use it. */
-void hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page);
+/* Asks for huge pages in [at, at + bytes), and returns true, unless they have turned out to be
+ * dear. `page`, in its first 2 MiB, is faulted in: the caller is about to use it. */
+bool hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page);
 
 /* Huge blocks are used from end to end, as far as is known: see whole.c. */
 #define POOL_DENSE_ENOUGH 4u

@@ -17,6 +17,11 @@ static bool is_dense(size_t slot)
     return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->dense);
 }
 
+static bool has_huge_pages(size_t slot)
+{
+    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->huge_pages) == HAK_HUGE_ASKED;
+}
+
 #define DENSE (3u | HAK_POOL_DENSE)
 
 static void what_will_be_used_up_gets_huge_pages_in_a_large_pool(void **state)
@@ -204,11 +209,13 @@ static void huge_pages_that_cost(uint64_t fault_ns)
     fake_os_set_fault_ns(fault_ns);
 }
 
-/* Acquires slots that will be used up until they fill so many superslabs. */
-static void fill_superslabs(unsigned superslabs)
+/* Acquires slots that will be used up until they fill so many superslabs; returns the last. */
+static size_t fill_superslabs(unsigned superslabs)
 {
+    size_t last = 0;
     for (unsigned i = 0; i < superslabs * HAK_SLOTS; i++)
-        acquire(1, 1, DENSE, NULL);
+        last = acquire(1, 1, DENSE, NULL);
+    return last;
 }
 
 static void a_superslab_asks_for_huge_pages_with_its_first_slot(void **state)
@@ -229,12 +236,13 @@ static void after_a_dear_huge_page_superslabs_have_small_ones(void **state)
     fill_superslabs(3);
     assert_int_equal(stats().huge_asked_total, 1);
     assert_int_equal(stats().huge_dear_total, 1);
-    fill_superslabs(64); /* tried again after 64, which is twice as dear as none */
+    fill_superslabs(64); /* the 64th has a page that is dear again, and 128 follow */
     assert_int_equal(stats().huge_asked_total, 2);
-    fill_superslabs(127);
+    size_t spared = fill_superslabs(127);
     assert_int_equal(stats().huge_asked_total, 2);
+    assert_true(is_dense(spared) && !has_huge_pages(spared));
     fake_os_set_fault_ns(CHEAP_NS);
-    fill_superslabs(8);
+    assert_true(has_huge_pages(fill_superslabs(8)));
     assert_int_equal(stats().huge_dear_total, 2);
     assert_in_range(stats().huge_asked_total, 8, 10);
     verify_pool();
