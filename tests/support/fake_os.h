@@ -36,7 +36,8 @@ void fake_os_fail_nothing(void);
 
 /* From now on the clock stands at this time. */
 void fake_os_set_time_ns(uint64_t now_ns);
-/* From now on faulting a page in takes so long. */
+/* From now on faulting a page in takes so long; no time at all until then, so that no test depends
+ * on whether the machine has huge pages at hand. */
 void fake_os_set_fault_ns(uint64_t fault_ns);
 /* From now on every random number is this one. */
 void fake_os_set_random(uint64_t value);
