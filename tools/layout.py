@@ -61,9 +61,10 @@ PROGRAMS = (
 )
 
 HEAD = """/* Where things lie in libhakmem.so: the constants that every process reads with the tables that are read when it is
- * loaded (the others, texts mostly, behind all code); behind the code, in a mapping of their own, the functions that
- * ordinary programs do not use; first of all variables those that the loader writes; behind the small variables the
- * large ones, of which few are used. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
+ * loaded, and the code; in a mapping of their own the other constants, texts mostly, and the functions that ordinary
+ * programs do not use; first of all variables those that the loader writes; behind the small variables the large ones,
+ * of which few are used; last those that are written when the library is loaded: they share their page with the first
+ * zeroed ones. Written by tools/layout.py, which says why; GNU ld reads it beside its own script.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 SECTIONS
@@ -74,25 +75,33 @@ INSERT AFTER .rela.plt;
 
 SECTIONS
 {
-  .data_first : { *(.data.first) }
+  .data_first : { *crtbegin*.o(.data.rel.local) *(.data.rel.local.DW.ref.*) *(.data.first) }
 }
 INSERT BEFORE .data;
 
 SECTIONS
 {
-  .data_last : { *(.data.last) }
+  .data_last : { *(.data.last) *(.data.start) }
 }
 INSERT AFTER .data;
 
+/* A mapping of its own: the other physical address, which nobody looks at, keeps the linker from making one of both, and
+ * the same page of the file in both the kernel. No page lies between: the loader would have to protect it. */
 SECTIONS
 {
-  . = ALIGN(0x1000) + 0x1000; /* a mapping of its own */
+  . = . + 0x1000;
+  .rodata_rest : AT(ADDR(.rodata_rest) + 0x1000000) { *(.rodata .rodata.*) }
+}
+INSERT AFTER .fini;
+
+SECTIONS
+{
   .text_rest :
   {
 """
 TAIL = """  }
 }
-INSERT AFTER .fini;
+INSERT AFTER .gcc_except_table;
 
 SECTIONS
 {

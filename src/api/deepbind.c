@@ -15,6 +15,7 @@
 #include "api/api_internal.h"
 
 #include <dlfcn.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 void *dlopen(const char *file, int mode);
@@ -25,18 +26,20 @@ void *dlopen(const char *file, int mode);
 #define DEEPBIND_DECLARE(name) void hakmem_##name(void);
 #define DEEPBIND_ENTRY(name) {#name, (uintptr_t)hakmem_##name, 0},
 DEEPBIND_EACH(DEEPBIND_DECLARE) /* of interest are their addresses alone */
-
-static struct hak_os_redirect deepbind_functions[] = {DEEPBIND_EACH(DEEPBIND_ENTRY)};
 #define DEEPBIND_COUNT (sizeof deepbind_functions / sizeof deepbind_functions[0])
 #define DEEPBIND_FREE 1u
+static const struct hak_os_redirect deepbind_functions[] = {DEEPBIND_EACH(DEEPBIND_ENTRY)};
 
 /* False: libc's table is as it was, or in part. */
 static bool deepbind_redirect(void)
 {
     static struct hak_lock lock;
+    struct hak_os_redirect functions[DEEPBIND_COUNT];
+    memcpy(functions, deepbind_functions, sizeof functions);
     hak_lock(&lock);
-    bool done = hak_os_redirect((uintptr_t)getauxval, deepbind_functions, DEEPBIND_COUNT);
-    hak_foreign_keep_free(deepbind_functions[DEEPBIND_FREE].from);
+    bool done = hak_os_redirect((uintptr_t)getauxval, functions, DEEPBIND_COUNT);
+    if (functions[DEEPBIND_FREE].from != 0)
+        hak_foreign_keep_free(functions[DEEPBIND_FREE].from);
     hak_unlock(&lock);
     return done;
 }

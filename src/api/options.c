@@ -396,13 +396,22 @@ static void options_apply(void)
     options_prewarm();
 }
 
+/* As above where no option is set: the other layers begin with the defaults, and neither these nor
+ * what they belong to are brought into memory here. */
+static void options_apply_defaults(void)
+{
+    hak_policy_start(&(struct hak_policy_config){.watch_group = hak_options.cgroup});
+}
+
 void hak_options_read(char **environment)
 {
     if (environment == NULL || getauxval(AT_SECURE) != 0)
         return;
+    bool any = false;
     for (char **e = environment; *e != NULL; e++) {
         const char *list = options_behind(*e, PREFIX "CONF=");
         const char *perturb = HAK_HARDENED ? NULL : options_behind(*e, "MALLOC_PERTURB_=");
+        any = any || list != NULL || perturb != NULL;
         if (list != NULL)
             options_parse_list(list);
         else if (perturb != NULL)
@@ -412,11 +421,15 @@ void hak_options_read(char **environment)
         const char *name = options_behind(*e, PREFIX);
         if (name == NULL)
             continue;
+        any = true;
         size_t length = 0;
         while (name[length] != '=' && name[length] != '\0')
             length++;
         if (name[length] == '=' && !options_is_of_others(name, length))
             options_set(name, length, name + length + 1, strlen(name + length + 1));
     }
-    options_apply();
+    if (any)
+        options_apply();
+    else
+        options_apply_defaults();
 }

@@ -30,10 +30,13 @@
 /* Behind definitions of zeroed variables that most processes do not touch: they lie together, so
  * that those that all touch share few pages. See cmake/layout.ld. */
 #define HAK_RARELY_USED __attribute__((section(".bss.rest")))
-/* The same of variables that are not zero, for two places: those that the loader writes pointers
- * into, in every process, and large ones that are not touched before the first allocation. */
+/* The same of variables that are not zero, for three places: those that the loader writes pointers
+ * into, in every process, and nobody else; large ones that are not touched before the first
+ * allocation; and small ones that are written when the library is loaded, by it or by the loader.
+ */
 #define HAK_RELOCATED __attribute__((section(".data.first")))
 #define HAK_USED_LATER __attribute__((section(".data.last")))
+#define HAK_USED_AT_START __attribute__((section(".data.start")))
 
 #define HAK_CACHE_LINE 64
 

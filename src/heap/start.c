@@ -24,7 +24,7 @@ static struct {
 #define FORK_BEING_MENDED 2u
 #define START_TO_CALL 3u
 static _Atomic(uint32_t) start_never_wiped = HAK_UNFORKED;
-_Atomic(_Atomic(uint32_t) *) hak_heap_unforked = &start_never_wiped;
+_Atomic(_Atomic(uint32_t) *) hak_heap_unforked HAK_USED_AT_START = &start_never_wiped;
 
 static _Atomic(hak_heap_call *) start_to_call;
 

@@ -187,6 +187,16 @@ static void policy_tick_locked(uint64_t now_ns)
         policy_write_locked(false);
 }
 
+static void policy_tick_or_look_locked(uint64_t now_ns)
+{
+    bool looks = policy_state.mode == HAK_POLICY_TRY;
+    hak_store_relaxed(&policy.next_ns, now_ns + (looks ? HAK_POLICY_LOOK_NS : HAK_POLICY_TICK_NS));
+    if (now_ns >= policy.next_tick_ns)
+        policy_tick_locked(now_ns);
+    else
+        hak_policy_look(&policy_state, now_ns, hak_os_resident_bytes());
+}
+
 void hak_policy_tick_any(void)
 {
     if (!hak_load_relaxed(&policy.on))
@@ -194,13 +204,11 @@ void hak_policy_tick_any(void)
     uint64_t now = hak_os_now_ns();
     if (now < hak_load_relaxed(&policy.next_ns) || !hak_try_lock(&policy.lock))
         return;
-    if (now >= hak_load_relaxed(&policy.next_ns)) {
-        bool looks = policy_state.mode == HAK_POLICY_TRY;
-        hak_store_relaxed(&policy.next_ns, now + (looks ? HAK_POLICY_LOOK_NS : HAK_POLICY_TICK_NS));
-        if (now >= policy.next_tick_ns)
-            policy_tick_locked(now);
-        else
-            hak_policy_look(&policy_state, now, hak_os_resident_bytes());
+    if (policy.next_tick_ns == 0) {
+        policy.next_tick_ns = now + HAK_POLICY_TICK_NS;
+        hak_store_relaxed(&policy.next_ns, policy.next_tick_ns);
+    } else if (now >= hak_load_relaxed(&policy.next_ns)) {
+        policy_tick_or_look_locked(now);
     }
     hak_unlock(&policy.lock);
 }
@@ -274,7 +282,8 @@ int hak_policy_start(const struct hak_policy_config *config)
     int error = mode == HAK_POLICY_FIXED ? 0 : policy_load_locked(config, &mode);
     policy.file = config->file;
     policy.watch_group = config->watch_group;
-    policy.next_tick_ns = hak_os_now_ns() + HAK_POLICY_TICK_NS;
+    /* 0: counted from the first tick on, and no time is needed here. */
+    policy.next_tick_ns = mode == HAK_POLICY_FIXED ? 0 : hak_os_now_ns() + HAK_POLICY_TICK_NS;
     hak_store_relaxed(&policy.next_ns, mode == HAK_POLICY_TRY ? (uint64_t)0 : policy.next_tick_ns);
     hak_store_relaxed(&policy.on, mode >= HAK_POLICY_LEARN || config->watch_group);
     hak_unlock(&policy.lock);
@@ -332,10 +341,16 @@ static int policy_write_locked(bool at_end)
     return 0;
 }
 
+/* Who has no file does not learn, and the state's page stays untouched. */
+static bool policy_learns(void)
+{
+    return policy.file != NULL && policy_state.mode >= HAK_POLICY_LEARN;
+}
+
 int hak_policy_write(bool at_end)
 {
     hak_lock(&policy.lock);
-    int error = policy_state.mode >= HAK_POLICY_LEARN ? policy_write_locked(at_end) : 0;
+    int error = policy_learns() ? policy_write_locked(at_end) : 0;
     hak_unlock(&policy.lock);
     return error;
 }
@@ -343,7 +358,7 @@ int hak_policy_write(bool at_end)
 void hak_policy_fork_child(void)
 {
     hak_lock_recover(&policy.lock);
-    if (policy_state.mode >= HAK_POLICY_LEARN)
+    if (policy_learns())
         policy_state.mode = HAK_POLICY_FROZEN;
 }
 

@@ -10,7 +10,8 @@ _Static_assert(sizeof HAK_ROOT_MAGIC - 1 == sizeof(((struct hak_root *)NULL)->ma
                "no NUL at its end: it is not text");
 
 /* Nothing in the library refers to it, so the linker is told to keep it (--gc-sections). */
-__attribute__((used, retain, aligned(HAK_ROOT_ALIGN))) struct hak_root hak_root = {
+__attribute__((used, retain,
+               aligned(HAK_ROOT_ALIGN))) struct hak_root hak_root HAK_USED_AT_START = {
     .magic = HAK_ROOT_MAGIC,
     .version = HAK_ROOT_VERSION,
     .bytes = sizeof(struct hak_root),

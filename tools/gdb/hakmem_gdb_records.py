@@ -53,7 +53,7 @@ def by_search():
     """Places in the data of all programs and libraries that begin like a root."""
     for line in gdb.execute("info files", to_string=True).splitlines():
         words = line.split()
-        if len(words) < 5 or words[1] != "-" or words[3] != "is" or words[4] != ".data":
+        if len(words) < 5 or words[1] != "-" or words[3] != "is" or not words[4].startswith(".data"):
             continue
         begin, end = int(words[0], 16), int(words[2], 16)
         try:

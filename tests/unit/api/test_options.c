@@ -7,6 +7,7 @@
 #include "api/api_internal.h"
 #include "fake_os.h"
 #include "pool/pool_internal.h"
+#include "space/space_internal.h"
 
 /* Reads one or two variables and returns what was said on stderr. */
 static const char *read_options(char *first, char *second)
@@ -41,6 +42,22 @@ static void without_variables_everything_has_its_default_and_nothing_is_said(voi
     fake_os_capture_stderr();
     hak_options_read(NULL);
     assert_string_equal(fake_os_captured(), "");
+}
+
+/* Nothing is applied then: the other layers must begin with the same. The first test: nothing has
+ * been applied yet. */
+static void the_defaults_of_options_are_what_holds_without_any(void **state)
+{
+    (void)state;
+    assert_string_equal(read_options("HOME=/", NULL), "");
+    struct hak_pool_config config = hak_options_pool_config();
+    assert_int_equal(hak_pool.config.max_count, config.retired_max_count);
+    assert_int_equal(hak_pool.config.max_bytes, config.retired_max_bytes);
+    assert_int_equal(hak_pool.config.max_age_ns, config.retired_max_age_ns);
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, config.huge_pages_from_bytes);
+    assert_int_equal(hak_pool.limit_superslabs, hak_options.limit_mb);
+    assert_int_equal(hak_failures.trace, hak_options.trace_failures);
+    assert_int_equal(hak_trace_kinds, 0);
 }
 
 static void flags_have_several_spellings(void **state)
@@ -192,6 +209,7 @@ static void names_of_others_are_left_alone(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_defaults_of_options_are_what_holds_without_any),
     cmocka_unit_test(without_variables_everything_has_its_default_and_nothing_is_said),
     cmocka_unit_test(flags_have_several_spellings),
     cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
