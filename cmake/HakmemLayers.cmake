@@ -116,10 +116,11 @@ if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
         SOURCES "${hakmem_operators}"
         DEFINITIONS HAK_INTERPOSE=1 HAK_CXX_WEAK=1 HAK_HARDENED=1)
     target_compile_options(hak_operators_hardened PRIVATE
-        ${HAKMEM_API_FLAGS} -fexceptions -fno-rtti)
+        ${HAKMEM_API_FLAGS} -fexceptions -fno-rtti -fno-plt)
     # The strong one keeps RTTI: without it the compiler would emit libstdc++'s type information of
     # std::bad_alloc into our archive instead of referring to it.
-    target_compile_options(hak_operators_weak PRIVATE -fno-rtti)
+    # Operators that call another one call the one that the program has, straight from the table.
+    target_compile_options(hak_operators_weak PRIVATE -fno-rtti -fno-plt)
 endif()
 
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects.txt"

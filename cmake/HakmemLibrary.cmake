@@ -30,9 +30,10 @@ function(hakmem_shared_library target output_name map)
     set_target_properties(${target} PROPERTIES
         VERSION ${PROJECT_VERSION}
         SOVERSION ${PROJECT_VERSION_MAJOR}
-        LINK_DEPENDS "${map}")
+        LINK_DEPENDS "${map};${PROJECT_SOURCE_DIR}/cmake/operators.list")
     target_link_options(${target} PRIVATE
         "LINKER:-z,now,-z,relro,-z,nodelete,-Bsymbolic-functions,--no-undefined,--exclude-libs,ALL"
+        "LINKER:--dynamic-list=${PROJECT_SOURCE_DIR}/cmake/operators.list"
         "LINKER:--version-script=${map}")
 endfunction()
 

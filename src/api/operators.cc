@@ -6,13 +6,19 @@
 // programs need no libstdc++; in a C++ program libstdc++ (or libc++) is there and the references
 // find it. The static library has ordinary references: only programs that use the operators pull
 // this member in.
+//
+// A program may replace some of them, and the standard says which others then call its own: new[]
+// calls new, nothrow forms those that throw, delete[] and the forms with a size delete. So what
+// calls another one calls what the program finds under that name (cmake/operators.list keeps the
+// linker from binding it within the library). All are weak: the compiler does not take them for
+// what they are here, and a program that has its own may be linked with the static library.
 #include <cstddef>
 #include <new>
 
 extern "C" {
-void *hakmem_malloc(std::size_t size);
-void *hakmem_memalign(std::size_t alignment, std::size_t size);
-void hakmem_free(void *p);
+void *hakmem_malloc(std::size_t size) noexcept;
+void *hakmem_memalign(std::size_t alignment, std::size_t size) noexcept;
+void hakmem_free(void *p) noexcept;
 // The same for a call site: see tokens.c.
 void *__alloc_token_malloc(std::size_t size, std::size_t token);
 void *__alloc_token_memalign(std::size_t alignment, std::size_t size, std::size_t token);
@@ -33,7 +39,7 @@ void hak_hardened_delete_aligned(void *p, int array, std::size_t size,
 #ifndef HAK_CXX_WEAK
 #define HAK_CXX_WEAK 0
 #endif
-#define HAK_OPERATOR __attribute__((visibility("default")))
+#define HAK_OPERATOR __attribute__((visibility("default"), weak))
 
 #if HAK_CXX_WEAK
 __asm__(".weak __gxx_personality_v0, __cxa_begin_catch, __cxa_end_catch, _Unwind_Resume\n"
@@ -178,16 +184,179 @@ using std::align_val_t;
 using std::nothrow_t;
 using std::size_t;
 
-// clang-format off
-HAK_OPERATOR void *operator new(size_t n) { return operators_new(n, 0, false); }
-HAK_OPERATOR void *operator new[](size_t n) { return operators_new(n, 0, true); }
-HAK_OPERATOR void *operator new(size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0, false); }
-HAK_OPERATOR void *operator new[](size_t n, const nothrow_t &) noexcept { return operators_new_nothrow(n, 0, true); }
-HAK_OPERATOR void *operator new(size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a), false); }
-HAK_OPERATOR void *operator new[](size_t n, align_val_t a) { return operators_new(n, static_cast<size_t>(a), true); }
-HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), false); }
-HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return operators_new_nothrow(n, static_cast<size_t>(a), true); }
+// The library's own ones, to tell whether they are what the program finds under their names.
+extern "C" {
+#define OPERATORS_OWN(symbol) __attribute__((alias(symbol), visibility("hidden")))
+#define OPERATORS_OWN_NEW(symbol) OPERATORS_OWN(symbol) __attribute__((malloc, alloc_size(1)))
+void *hak_own_new(size_t n) OPERATORS_OWN_NEW("_Znwm");
+void *hak_own_new_array(size_t n) OPERATORS_OWN_NEW("_Znam");
+void *hak_own_new_aligned(size_t n, align_val_t a) OPERATORS_OWN_NEW("_ZnwmSt11align_val_t");
+void *hak_own_new_array_aligned(size_t n, align_val_t a) OPERATORS_OWN_NEW("_ZnamSt11align_val_t");
+void hak_own_delete(void *p) noexcept OPERATORS_OWN("_ZdlPv");
+void hak_own_delete_array(void *p) noexcept OPERATORS_OWN("_ZdaPv");
+void hak_own_delete_aligned(void *p, align_val_t a) noexcept OPERATORS_OWN("_ZdlPvSt11align_val_t");
+void hak_own_delete_array_aligned(void *p, align_val_t a) noexcept
+    OPERATORS_OWN("_ZdaPvSt11align_val_t");
+}
 
+template <class function> static inline bool operators_are(function *found, function *own)
+{
+    return __builtin_expect(found == own, 1);
+}
+
+static inline bool operators_own_new(bool array)
+{
+    using function = void *(size_t);
+    return operators_are<function>(::operator new, hak_own_new) &&
+           (!array || operators_are<function>(::operator new[], hak_own_new_array));
+}
+
+static inline bool operators_own_new_aligned(bool array)
+{
+    using function = void *(size_t, align_val_t);
+    return operators_are<function>(::operator new, hak_own_new_aligned) &&
+           (!array || operators_are<function>(::operator new[], hak_own_new_array_aligned));
+}
+
+// The hardened library knows how a block was allocated, and its delete[] is not its delete: it
+// calls others only where they are the program's.
+static inline bool operators_hardened_delete(bool array)
+{
+    using function = void(void *) noexcept;
+    return HAK_HARDENED && operators_are<function>(::operator delete, hak_own_delete) &&
+           (!array || operators_are<function>(::operator delete[], hak_own_delete_array));
+}
+
+static inline bool operators_hardened_delete_aligned(bool array)
+{
+    using function = void(void *, align_val_t) noexcept;
+    return HAK_HARDENED && operators_are<function>(::operator delete, hak_own_delete_aligned) &&
+           (!array || operators_are<function>(::operator delete[], hak_own_delete_array_aligned));
+}
+
+// Forms that do not throw, where the program has replaced those that do.
+template <class call> static void *operators_caught(call new_form) noexcept
+{
+    try {
+        return new_form();
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+HAK_OPERATOR void *operator new(size_t n)
+{
+    return operators_new(n, 0, false);
+}
+
+HAK_OPERATOR void *operator new(size_t n, align_val_t a)
+{
+    return operators_new(n, static_cast<size_t>(a), false);
+}
+
+HAK_OPERATOR void *operator new[](size_t n)
+{
+    return HAK_HARDENED && operators_own_new(false) ? operators_new(n, 0, true) : ::operator new(n);
+}
+
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a)
+{
+    return HAK_HARDENED && operators_own_new_aligned(false)
+               ? operators_new(n, static_cast<size_t>(a), true)
+               : ::operator new(n, a);
+}
+
+HAK_OPERATOR void *operator new(size_t n, const nothrow_t &) noexcept
+{
+    return operators_own_new(false) ? operators_new_nothrow(n, 0, false)
+                                    : operators_caught([=] { return ::operator new(n); });
+}
+
+HAK_OPERATOR void *operator new[](size_t n, const nothrow_t &) noexcept
+{
+    return operators_own_new(true) ? operators_new_nothrow(n, 0, true)
+                                   : operators_caught([=] { return ::operator new[](n); });
+}
+
+HAK_OPERATOR void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept
+{
+    return operators_own_new_aligned(false)
+               ? operators_new_nothrow(n, static_cast<size_t>(a), false)
+               : operators_caught([=] { return ::operator new(n, a); });
+}
+
+HAK_OPERATOR void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept
+{
+    return operators_own_new_aligned(true)
+               ? operators_new_nothrow(n, static_cast<size_t>(a), true)
+               : operators_caught([=] { return ::operator new[](n, a); });
+}
+
+HAK_OPERATOR void operator delete(void *p) noexcept
+{
+    operators_delete(p, false);
+}
+
+HAK_OPERATOR void operator delete(void *p, align_val_t a) noexcept
+{
+    operators_delete(p, false, operators_unknown, static_cast<size_t>(a));
+}
+
+HAK_OPERATOR void operator delete[](void *p) noexcept
+{
+    operators_hardened_delete(false) ? operators_delete(p, true) : ::operator delete(p);
+}
+
+HAK_OPERATOR void operator delete[](void *p, align_val_t a) noexcept
+{
+    operators_hardened_delete_aligned(false)
+        ? operators_delete(p, true, operators_unknown, static_cast<size_t>(a))
+        : ::operator delete(p, a);
+}
+
+HAK_OPERATOR void operator delete(void *p, size_t n) noexcept
+{
+    operators_hardened_delete(false) ? operators_delete(p, false, n) : ::operator delete(p);
+}
+
+HAK_OPERATOR void operator delete[](void *p, size_t n) noexcept
+{
+    operators_hardened_delete(true) ? operators_delete(p, true, n) : ::operator delete[](p);
+}
+
+HAK_OPERATOR void operator delete(void *p, size_t n, align_val_t a) noexcept
+{
+    operators_hardened_delete_aligned(false) ? operators_delete(p, false, n, static_cast<size_t>(a))
+                                             : ::operator delete(p, a);
+}
+
+HAK_OPERATOR void operator delete[](void *p, size_t n, align_val_t a) noexcept
+{
+    operators_hardened_delete_aligned(true) ? operators_delete(p, true, n, static_cast<size_t>(a))
+                                            : ::operator delete[](p, a);
+}
+
+HAK_OPERATOR void operator delete(void *p, const nothrow_t &) noexcept
+{
+    ::operator delete(p);
+}
+
+HAK_OPERATOR void operator delete[](void *p, const nothrow_t &) noexcept
+{
+    ::operator delete[](p);
+}
+
+HAK_OPERATOR void operator delete(void *p, align_val_t a, const nothrow_t &) noexcept
+{
+    ::operator delete(p, a);
+}
+
+HAK_OPERATOR void operator delete[](void *p, align_val_t a, const nothrow_t &) noexcept
+{
+    ::operator delete[](p, a);
+}
+
+// clang-format off
 extern "C" {
 HAK_OPERATOR void *__alloc_token__Znwm(size_t n, size_t token) { return operators_new_token(n, 0, false, token); }
 HAK_OPERATOR void *__alloc_token__Znam(size_t n, size_t token) { return operators_new_token(n, 0, true, token); }
@@ -198,17 +367,4 @@ HAK_OPERATOR void *__alloc_token__ZnamSt11align_val_t(size_t n, align_val_t a, s
 HAK_OPERATOR void *__alloc_token__ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, align_val_t a, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, static_cast<size_t>(a), false, token); }
 HAK_OPERATOR void *__alloc_token__ZnamSt11align_val_tRKSt9nothrow_t(size_t n, align_val_t a, const nothrow_t &, size_t token) noexcept { return operators_new_token_nothrow(n, static_cast<size_t>(a), true, token); }
 }
-
-HAK_OPERATOR void operator delete(void *p) noexcept { operators_delete(p, false); }
-HAK_OPERATOR void operator delete[](void *p) noexcept { operators_delete(p, true); }
-HAK_OPERATOR void operator delete(void *p, size_t n) noexcept { operators_delete(p, false, n); }
-HAK_OPERATOR void operator delete[](void *p, size_t n) noexcept { operators_delete(p, true, n); }
-HAK_OPERATOR void operator delete(void *p, const nothrow_t &) noexcept { operators_delete(p, false); }
-HAK_OPERATOR void operator delete[](void *p, const nothrow_t &) noexcept { operators_delete(p, true); }
-HAK_OPERATOR void operator delete(void *p, align_val_t a) noexcept { operators_delete(p, false, operators_unknown, static_cast<size_t>(a)); }
-HAK_OPERATOR void operator delete[](void *p, align_val_t a) noexcept { operators_delete(p, true, operators_unknown, static_cast<size_t>(a)); }
-HAK_OPERATOR void operator delete(void *p, size_t n, align_val_t a) noexcept { operators_delete(p, false, n, static_cast<size_t>(a)); }
-HAK_OPERATOR void operator delete[](void *p, size_t n, align_val_t a) noexcept { operators_delete(p, true, n, static_cast<size_t>(a)); }
-HAK_OPERATOR void operator delete(void *p, align_val_t a, const nothrow_t &) noexcept { operators_delete(p, false, operators_unknown, static_cast<size_t>(a)); }
-HAK_OPERATOR void operator delete[](void *p, align_val_t a, const nothrow_t &) noexcept { operators_delete(p, true, operators_unknown, static_cast<size_t>(a)); }
 // clang-format on
