@@ -185,19 +185,19 @@ using std::nothrow_t;
 using std::size_t;
 
 // The library's own ones, to tell whether they are what the program finds under their names.
-extern "C" {
-#define OPERATORS_OWN(symbol) __attribute__((alias(symbol), visibility("hidden")))
+#define OPERATORS_OWN(symbol) __attribute__((alias(symbol)))
 #define OPERATORS_OWN_NEW(symbol) OPERATORS_OWN(symbol) __attribute__((malloc, alloc_size(1)))
-void *hak_own_new(size_t n) OPERATORS_OWN_NEW("_Znwm");
-void *hak_own_new_array(size_t n) OPERATORS_OWN_NEW("_Znam");
-void *hak_own_new_aligned(size_t n, align_val_t a) OPERATORS_OWN_NEW("_ZnwmSt11align_val_t");
-void *hak_own_new_array_aligned(size_t n, align_val_t a) OPERATORS_OWN_NEW("_ZnamSt11align_val_t");
-void hak_own_delete(void *p) noexcept OPERATORS_OWN("_ZdlPv");
-void hak_own_delete_array(void *p) noexcept OPERATORS_OWN("_ZdaPv");
-void hak_own_delete_aligned(void *p, align_val_t a) noexcept OPERATORS_OWN("_ZdlPvSt11align_val_t");
-void hak_own_delete_array_aligned(void *p, align_val_t a) noexcept
+static void *own_new(size_t n) OPERATORS_OWN_NEW("_Znwm");
+static void *own_new_array(size_t n) OPERATORS_OWN_NEW("_Znam");
+static void *own_new_aligned(size_t n, align_val_t a) OPERATORS_OWN_NEW("_ZnwmSt11align_val_t");
+static void *own_new_array_aligned(size_t n, align_val_t a)
+    OPERATORS_OWN_NEW("_ZnamSt11align_val_t");
+static void own_delete(void *p) noexcept OPERATORS_OWN("_ZdlPv");
+static void own_delete_array(void *p) noexcept OPERATORS_OWN("_ZdaPv");
+static void own_delete_aligned(void *p, align_val_t a) noexcept
+    OPERATORS_OWN("_ZdlPvSt11align_val_t");
+static void own_delete_array_aligned(void *p, align_val_t a) noexcept
     OPERATORS_OWN("_ZdaPvSt11align_val_t");
-}
 
 template <class function> static inline bool operators_are(function *found, function *own)
 {
@@ -207,15 +207,15 @@ template <class function> static inline bool operators_are(function *found, func
 static inline bool operators_own_new(bool array)
 {
     using function = void *(size_t);
-    return operators_are<function>(::operator new, hak_own_new) &&
-           (!array || operators_are<function>(::operator new[], hak_own_new_array));
+    return operators_are<function>(::operator new, own_new) &&
+           (!array || operators_are<function>(::operator new[], own_new_array));
 }
 
 static inline bool operators_own_new_aligned(bool array)
 {
     using function = void *(size_t, align_val_t);
-    return operators_are<function>(::operator new, hak_own_new_aligned) &&
-           (!array || operators_are<function>(::operator new[], hak_own_new_array_aligned));
+    return operators_are<function>(::operator new, own_new_aligned) &&
+           (!array || operators_are<function>(::operator new[], own_new_array_aligned));
 }
 
 // The hardened library knows how a block was allocated, and its delete[] is not its delete: it
@@ -223,15 +223,15 @@ static inline bool operators_own_new_aligned(bool array)
 static inline bool operators_hardened_delete(bool array)
 {
     using function = void(void *) noexcept;
-    return HAK_HARDENED && operators_are<function>(::operator delete, hak_own_delete) &&
-           (!array || operators_are<function>(::operator delete[], hak_own_delete_array));
+    return HAK_HARDENED && operators_are<function>(::operator delete, own_delete) &&
+           (!array || operators_are<function>(::operator delete[], own_delete_array));
 }
 
 static inline bool operators_hardened_delete_aligned(bool array)
 {
     using function = void(void *, align_val_t) noexcept;
-    return HAK_HARDENED && operators_are<function>(::operator delete, hak_own_delete_aligned) &&
-           (!array || operators_are<function>(::operator delete[], hak_own_delete_array_aligned));
+    return HAK_HARDENED && operators_are<function>(::operator delete, own_delete_aligned) &&
+           (!array || operators_are<function>(::operator delete[], own_delete_array_aligned));
 }
 
 // Forms that do not throw, where the program has replaced those that do.

@@ -4,6 +4,12 @@
  * The program's put something before each block, as those do that count memory or have pools: a
  * block of any other allocator is not theirs to delete. Run with the library preloaded or linked.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#ifdef __clang__
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* libstdc++'s own use, in stable_sort  \
+                                                            */
+#else
+#pragma GCC diagnostic ignored "-Wsized-deallocation" /* programs of C++11 have none */
+#endif
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -68,10 +74,6 @@ void *operator new(std::size_t size, std::align_val_t align)
     return give(size, static_cast<std::size_t>(align), aligned_live);
 }
 
-#ifndef __clang__ /* it is right: programs of C++11 do so */
-#pragma GCC diagnostic ignored "-Wsized-deallocation"
-#endif
-
 void operator delete(void *p) noexcept
 {
     take_back(p, plain_live);
@@ -89,7 +91,8 @@ const std::align_val_t align64{64};
 
 void what_other_forms_allocate_is_the_programs(void **)
 {
-    for (std::size_t size : {1, 24, 500, 3000, 70000}) {
+    static const std::size_t sizes[] = {1, 24, 500, 3000, 70000};
+    for (std::size_t size : sizes) {
         void *p[] = {::operator new(size), ::operator new[](size),
                      ::operator new(size, std::nothrow), ::operator new[](size, std::nothrow)};
         assert_int_equal(plain_live, 4);
