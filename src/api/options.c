@@ -350,9 +350,10 @@ static void options_policy(void)
     } else if (*text != '\0' && strcmp(text, "off") != 0) {
         config.mode = HAK_POLICY_FROZEN;
     }
-    config.file = text;
-    if (config.mode != HAK_POLICY_FIXED)
+    if (config.mode != HAK_POLICY_FIXED) {
+        config.file = text;
         hak_heap_self_slow(); /* the tables of classes are filled at the start */
+    }
     int error = hak_policy_start(&config);
     if (error > 0)
         options_warn("policy ", text, strlen(text), " cannot be read: the defaults hold", "");
@@ -396,13 +397,6 @@ static void options_apply(void)
     options_prewarm();
 }
 
-/* As above where no option is set: the other layers begin with the defaults, and neither these nor
- * what they belong to are brought into memory here. */
-static void options_apply_defaults(void)
-{
-    hak_policy_start(&(struct hak_policy_config){.watch_group = hak_options.cgroup});
-}
-
 void hak_options_read(char **environment)
 {
     if (environment == NULL || getauxval(AT_SECURE) != 0)
@@ -430,6 +424,6 @@ void hak_options_read(char **environment)
     }
     if (any)
         options_apply();
-    else
-        options_apply_defaults();
+    else /* the other layers begin with the defaults, and stay untouched; the group is watched */
+        options_policy();
 }

@@ -4,11 +4,10 @@
  * The program's put something before each block, as those do that count memory or have pools: a
  * block of any other allocator is not theirs to delete. Run with the library preloaded or linked.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
-#ifdef __clang__
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* libstdc++'s own use, in stable_sort  \
-                                                            */
-#else
-#pragma GCC diagnostic ignored "-Wsized-deallocation" /* programs of C++11 have none */
+#ifdef __clang__ /* of libstdc++'s stable_sort */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#else /* programs of C++11 have no operator with a size */
+#pragma GCC diagnostic ignored "-Wsized-deallocation"
 #endif
 #include <algorithm>
 #include <cstdint>
