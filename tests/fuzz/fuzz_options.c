@@ -63,6 +63,9 @@ int __wrap_hak_policy_start(const struct hak_policy_config *config)
 {
     fuzz_check(config->watch_group == hak_options.cgroup, "group");
     fuzz_check(config->mode == HAK_POLICY_FIXED || *hak_options.policy != '\0', "mode");
+    fuzz_check((config->mode == HAK_POLICY_FIXED) == (config->file == NULL), "file");
+    if (config->file == NULL)
+        return 0;
     return (int)strlen(config->file) % 3 - 1; /* good, unreadable, bad */
 }
 
