@@ -18,6 +18,8 @@
 #define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a line longer than that */
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
+#define BIN_VOLUME_MOST_BYTES ((size_t)64 << 10)
+#define BIN_VOLUME_SHARE 256u
 #define BIN_VOLUME_REFILLS 16u
 #define BIN_STREAK 2u
 #define BIN_BEGINNING 6u
@@ -100,11 +102,17 @@ static void bins_shrink(struct hak_heap *heap, unsigned cls)
         (void)bins_try_resize(heap, cls, capacity);
 }
 
+static size_t bins_volume_bytes_locked(const struct hak_heap *heap)
+{
+    size_t share = heap->slab_bytes / BIN_VOLUME_SHARE;
+    return hak_min(hak_max(BIN_VOLUME_BYTES, share), BIN_VOLUME_MOST_BYTES);
+}
+
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
 {
     hak_lock(&heap->lock);
     if (heap->classes[cls].stack != NULL)
-        bins_grow(heap, cls, BIN_VOLUME_BYTES);
+        bins_grow(heap, cls, bins_volume_bytes_locked(heap));
     hak_unlock(&heap->lock);
 }
 
@@ -278,7 +286,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
              ++ch->turns * BIN_TURN_BYTES > ch->capacity * (size_t)hak_class(cls)->size_bytes)
         bins_grow(heap, cls, BIN_MAX_BYTES);
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
-        bins_grow(heap, cls, BIN_VOLUME_BYTES);
+        bins_grow(heap, cls, bins_volume_bytes_locked(heap));
     if (ch->overflowed)
         ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + ch->batch, UINT16_MAX);
     ch->overflowed = false;
