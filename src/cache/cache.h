@@ -324,7 +324,8 @@ static inline struct hak_heap *hak_cache_group_heap(struct hak_heap *heap, enum 
     return HAK_LIKELY(found != NULL) ? found : hak_cache_group_heap_slow(heap, group);
 }
 
-/* The thread ends: its slabs go to the shared heap, the heap to the next thread that starts. */
+/* The thread ends. A small heap is kept as it is for the next thread that starts, for a while; of
+ * others the slabs go to the shared heap first. */
 void hak_cache_thread_end(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */

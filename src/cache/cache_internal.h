@@ -9,7 +9,8 @@
 struct hak_registry {
     struct hak_lock lock;
     _Atomic(struct hak_heap *) all;
-    struct hak_heap *free;
+    _Atomic(struct hak_heap *) free;
+    _Atomic(struct hak_heap *) kept; /* newest first */
     uint32_t last_tag;
     _Atomic(unsigned) dead; /* heaps whose threads a fork left behind */
 };
@@ -171,6 +172,17 @@ void hak_heap_show_kinds_locked(struct hak_heap *heap);
 void hak_heap_abandon(struct hak_heap *heap);
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */
 void hak_registry_bury(void);
+
+/* Heaps of threads that ended are kept as they are, bins and all, for the next threads: see
+ * threads.c. */
+static inline bool hak_registry_has_kept(void)
+{
+    return hak_load_relaxed(&hak_registry.kept) != NULL;
+}
+
+/* Abandons all of them, or the oldest. The caller holds no lock. */
+void hak_registry_give_kept(void);
+void hak_registry_give_oldest_kept(void);
 
 static inline unsigned hak_bin_blocks(struct hak_heap *heap, unsigned cls)
 {

@@ -135,6 +135,7 @@ void hak_heap_purge_idle_locked(struct hak_heap *heap)
 size_t hak_cache_purge(void)
 {
     size_t bytes = 0;
+    hak_registry_give_kept();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         if (!hak_heap_lock_whole(h))
             continue;

@@ -4,6 +4,11 @@
  * slabs go to the shared heap and the heap itself waits for the next thread, so a late visitor
  * always reads a valid heap.
  *
+ * Small ones keep their slabs and full bins at first, and the next threads go on with them: to
+ * empty and fill them again for each thread costs more than a short task's own blocks. The slabs of
+ * all that are kept go to the shared heap when any thread is about to take one from there or from
+ * the pool; of the oldest when there are too many, and at each tick.
+ *
  * Lock order: heaps (the shared one last), then the registry's, the pool's, the window's, the
  * records'. */
 #include "cache/cache_internal.h"
@@ -13,6 +18,8 @@
 #include <string.h>
 
 #define TAG_MAX 0xFFFFF0u
+#define KEPT_HEAPS 4u
+#define KEPT_MOST_BYTES ((size_t)2 << 20) /* of slabs, each */
 
 static void *no_blocks[1];
 
@@ -120,13 +127,33 @@ int hak_cache_start(void)
     return hak_orphans == NULL ? ENOMEM : 0;
 }
 
+/* Takes the first heap out of a list, `last` the last one; NULL if there is none. A fork may come
+ * between any two steps here: in its child a heap is then in no list, and what it holds is lost.
+ * What a fork has left half changed is left alone. */
+static struct hak_heap *registry_take_locked(_Atomic(struct hak_heap *) *list, bool last)
+{
+    struct hak_heap *before = NULL;
+    struct hak_heap *heap = hak_load_relaxed(list);
+    for (; last && heap != NULL && heap->next_free != NULL; heap = heap->next_free)
+        before = heap;
+    if (heap == NULL)
+        return NULL;
+    if (before != NULL)
+        before->next_free = heap->next_free;
+    else
+        hak_store_relaxed(list, heap->next_free);
+    return hak_load_relaxed(&heap->lost) ? registry_take_locked(list, last) : heap;
+}
+
 static struct hak_heap *registry_take_heap(enum hak_group group)
 {
     hak_lock(&hak_registry.lock);
-    struct hak_heap *heap = hak_registry.free;
-    if (heap != NULL)
-        hak_registry.free = heap->next_free;
-    else
+    struct hak_heap *heap = NULL;
+    if (group == HAK_GROUP_SHORT)
+        heap = registry_take_locked(&hak_registry.kept, false);
+    if (heap == NULL)
+        heap = registry_take_locked(&hak_registry.free, false);
+    if (heap == NULL)
         heap = registry_new_heap_locked();
     if (heap != NULL)
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
@@ -170,6 +197,15 @@ static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to
     }
 }
 
+/* For the heap's next thread. */
+static void threads_begin_anew_locked(struct hak_heap *heap)
+{
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
+        heap->classes[cls].begun = heap->classes[cls].volume = 0;
+        heap->classes[cls].borrow_blocks = 0;
+    }
+}
+
 void hak_heap_abandon(struct hak_heap *heap)
 {
     hak_cache_flush(heap);
@@ -177,10 +213,7 @@ void hak_heap_abandon(struct hak_heap *heap)
     hak_lock(&hak_orphans->lock);
     threads_move_slabs_locked(heap, hak_orphans);
     hak_unlock(&hak_orphans->lock);
-    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
-        heap->classes[cls].begun = heap->classes[cls].volume = 0;
-        heap->classes[cls].borrow_blocks = 0;
-    }
+    threads_begin_anew_locked(heap);
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
     hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
@@ -192,19 +225,70 @@ static void registry_give_heap(struct hak_heap *heap)
     hak_heap_abandon(heap);
     hak_lock(&hak_registry.lock);
     hak_store_relaxed(&heap->thread, (uintptr_t)0);
-    heap->next_free = hak_registry.free;
-    hak_registry.free = heap;
+    heap->next_free = hak_load_relaxed(&hak_registry.free);
+    hak_store_relaxed(&hak_registry.free, heap);
     hak_unlock(&hak_registry.lock);
 }
 
-void hak_cache_thread_end(struct hak_heap *heap)
+void hak_registry_give_oldest_kept(void)
+{
+    hak_lock(&hak_registry.lock);
+    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
+    if (heap != NULL) /* as in registry_next_dead */
+        hak_store_relaxed(&heap->thread, hak_os_this_thread());
+    hak_unlock(&hak_registry.lock);
+    if (heap != NULL)
+        registry_give_heap(heap);
+}
+
+void hak_registry_give_kept(void)
+{
+    for (unsigned i = 0; i < KEPT_HEAPS && hak_registry_has_kept(); i++)
+        hak_registry_give_oldest_kept();
+}
+
+/* What a heap that is kept may hold: little, as its bins may pin a slab with each block. */
+static bool threads_try_begin_anew(struct hak_heap *heap)
+{
+    hak_lock(&heap->lock);
+    bool is_small = heap->slab_bytes <= KEPT_MOST_BYTES;
+    if (is_small)
+        threads_begin_anew_locked(heap);
+    hak_unlock(&heap->lock);
+    return is_small;
+}
+
+static void registry_keep_heap(struct hak_heap *heap)
+{
+    unsigned kept = 1;
+    hak_outbox_flush(heap);
+    hak_lock(&hak_registry.lock);
+    hak_store_relaxed(&heap->thread, (uintptr_t)0);
+    heap->next_free = hak_load_relaxed(&hak_registry.kept);
+    for (const struct hak_heap *h = heap->next_free; h != NULL; h = h->next_free)
+        kept++;
+    hak_store_relaxed(&hak_registry.kept, heap);
+    hak_unlock(&hak_registry.lock);
+    if (kept > KEPT_HEAPS)
+        hak_registry_give_oldest_kept();
+}
+
+static void threads_give_group_heaps(struct hak_heap *heap)
 {
     for (unsigned i = 0; i < HAK_GROUPS - 1; i++) {
         if (heap->group_heaps[i] != NULL)
             registry_give_heap(heap->group_heaps[i]);
         heap->group_heaps[i] = NULL;
     }
-    registry_give_heap(heap);
+}
+
+void hak_cache_thread_end(struct hak_heap *heap)
+{
+    threads_give_group_heaps(heap);
+    if (threads_try_begin_anew(heap))
+        registry_keep_heap(heap);
+    else
+        registry_give_heap(heap);
 }
 
 void hak_cache_tick_any(void)
@@ -219,6 +303,8 @@ void hak_cache_tick_any(void)
         hak_add_relaxed(&ticks, 1u) % hak_load_relaxed(&hak_cache_knobs.idle_ticks) == 0;
     if (look_for_idle)
         hak_heap_forget_regret();
+    if (hak_registry_has_kept())
+        hak_registry_give_oldest_kept();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_heap_try_collect_any(h);
         if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
@@ -258,7 +344,8 @@ void hak_registry_bury(void)
         /* It may have been sent in part when the process forked: what waits there is lost, at most
          * 64 KiB. */
         memset(heap->outbox, 0, sizeof heap->outbox);
-        hak_cache_thread_end(heap);
+        threads_give_group_heaps(heap);
+        registry_give_heap(heap);
     }
 }
 

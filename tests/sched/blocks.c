@@ -51,6 +51,12 @@ void blocks_leave(unsigned who)
     hak_cache_thread_end(heap);
 }
 
+void blocks_leave_for_good(unsigned who)
+{
+    blocks_leave(who);
+    hak_registry_give_kept();
+}
+
 static void blocks_took(void *block, unsigned cls)
 {
     char *p = block;
@@ -232,6 +238,7 @@ static void blocks_tick(void)
 
 static void blocks_flush(void)
 {
+    hak_registry_give_kept();
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned t = 0; t < SCHED_THREADS; t++)
             if (heaps[t] != NULL)

@@ -58,7 +58,7 @@ static void ends_run(unsigned who)
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
         blocks_free(heap, given[0]);
-        blocks_leave(0);
+        blocks_leave_for_good(0);
         return;
     }
     if (who == 1) {
@@ -79,7 +79,7 @@ static void adopt_setup(void)
 {
     blocks_start(4);
     give(4, BIG);
-    blocks_leave(0);
+    blocks_leave_for_good(0);
 }
 
 static void adopt_run(unsigned who)
@@ -105,7 +105,7 @@ static void newcomers_setup(void)
 {
     blocks_start(3);
     give(4, BIG);
-    blocks_leave(0);
+    blocks_leave_for_good(0);
 }
 
 static void newcomers_run(unsigned who)
@@ -184,7 +184,7 @@ static void heapless_setup(void)
 {
     blocks_start(1);
     give(2, BIG);
-    blocks_leave(0);
+    blocks_leave_for_good(0);
 }
 
 static void heapless_run(unsigned who)
@@ -286,6 +286,34 @@ static void walk_run(unsigned who)
     blocks_free(heap, p);
     hak_self = &hak_front_shared;
     hak_cache_thread_end(heap);
+    hak_registry_give_kept();
+}
+
+/* --- a thread ends and another begins with its heap, a third would have its slabs --- */
+
+static void kept_setup(void)
+{
+    blocks_start(3);
+    give(4, BIG);
+    blocks_leave(0);
+}
+
+static void kept_run(unsigned who)
+{
+    if (who == 0) {
+        struct hak_heap *heap = blocks_begin(0);
+        blocks_free(heap, given[0]);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+        blocks_leave(0);
+        return;
+    }
+    struct hak_heap *heap = blocks_enter(who);
+    blocks_free(heap, given[who]);
+    hak_outbox_flush(heap);
+    if (who == 1)
+        blocks_free(heap, blocks_allocate(heap, BIG));
+    else
+        blocks_leave(2);
 }
 
 /* --- free pages of slabs are given back while blocks come and go --- */
@@ -358,7 +386,7 @@ static void lists_run(unsigned who)
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
         blocks_free(heap, given[11]);
-        blocks_leave(0);
+        blocks_leave_for_good(0);
         return;
     }
     for (unsigned i = 0; i < 3; i++) {
@@ -415,6 +443,8 @@ const struct scenario blocks_scenarios[] = {
      sleeper_run, blocks_between, blocks_verify_by_ticks},
     {"blocks_walk", "threads start and end while another looks at all heaps", 3, walk_setup,
      walk_run, blocks_between, blocks_verify},
+    {"blocks_kept", "a heap is kept for the next thread, while others free into it", 3, kept_setup,
+     kept_run, blocks_between, blocks_verify},
     {"blocks_pages", "free pages of slabs are given back", 3, pages_setup, pages_run,
      blocks_between, blocks_verify},
     {"blocks_pass", "one thread makes blocks, two others free them", 3, pass_setup, pass_run,

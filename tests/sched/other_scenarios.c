@@ -81,6 +81,7 @@ static void start_run(unsigned who)
     bool freed = hak_heap_try_free(p) || hak_heap_free_slow(p);
     SCHED_CHECK(freed, "a block of this thread's is not known");
     hak_cache_thread_end(hak_heap_of_front(hak_self));
+    hak_registry_give_kept();
 }
 
 static void start_check(void)

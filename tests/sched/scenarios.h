@@ -34,8 +34,9 @@ void blocks_start(unsigned count);
 struct hak_heap *blocks_enter(unsigned who);
 /* A heap for a thread that starts. */
 struct hak_heap *blocks_begin(unsigned who);
-/* The heap of a thread that ends. */
+/* The heap of a thread that ends; and then nothing is kept for the next thread. */
 void blocks_leave(unsigned who);
+void blocks_leave_for_good(unsigned who);
 void *blocks_allocate(struct hak_heap *heap, unsigned cls);
 /* heap NULL: a thread without one. */
 void blocks_free(struct hak_heap *heap, void *p);

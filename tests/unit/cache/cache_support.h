@@ -26,10 +26,17 @@ static inline struct hak_heap *open_thread(void)
     return heap;
 }
 
-static inline void close_thread(struct hak_heap *heap)
+static inline void end_thread(struct hak_heap *heap)
 {
     hak_self = &hak_front_none;
     hak_cache_thread_end(heap);
+}
+
+/* And nothing is kept for the next one. */
+static inline void close_thread(struct hak_heap *heap)
+{
+    end_thread(heap);
+    hak_registry_give_kept();
 }
 
 /* NULL: out of memory. */

@@ -73,6 +73,133 @@ static void the_next_thread_gets_the_heap_of_one_that_ended(void **state)
     assert_int_equal(usage().heaps, 2);
 }
 
+static void a_small_heap_is_kept_whole_for_the_next_thread(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(512);
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *other = open_thread();
+    char *live = allocate(heap, cls);
+    char *p = allocate(heap, cls);
+    char *theirs = allocate(other, cls);
+    mark(live, 512, 1);
+    release(heap, theirs);
+    release(heap, p);
+    unsigned in_bin = hak_bin_blocks(heap, cls);
+    end_thread(heap);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
+    assert_ptr_equal(hak_load_relaxed(&s->owner), heap);
+    assert_int_equal(hak_load_relaxed(&heap->thread), 0);
+    assert_non_null(hak_load_relaxed(&other->inbox)); /* what waited was sent */
+    verify_heaps();
+
+    release(other, live);
+    hak_outbox_flush(other);
+    assert_non_null(hak_load_relaxed(&heap->inbox));
+    assert_ptr_equal(open_thread(), heap);
+    assert_int_equal(hak_bin_blocks(heap, cls), in_bin);
+    assert_ptr_equal(allocate(heap, cls), p);
+    release(heap, p);
+    close_thread(heap);
+    close_thread(other);
+    assert_nothing_held();
+}
+
+static void what_is_kept_goes_to_whoever_would_take_a_slab(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(512);
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *other = open_thread();
+    char *live = allocate(heap, cls);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
+    end_thread(heap);
+    hak_self = &other->front;
+    char *p = allocate(other, cls);
+    assert_ptr_equal(hak_slab_of_slot(hak_slot_of(p), hak_class(cls)), s);
+    assert_ptr_equal(hak_load_relaxed(&s->owner), other);
+    assert_false(hak_registry_has_kept());
+    release(other, p);
+    release(other, live);
+    close_thread(other);
+    assert_nothing_held();
+}
+
+static unsigned kept_heaps(void)
+{
+    unsigned kept = 0;
+    for (struct hak_heap *h = hak_load_relaxed(&hak_registry.kept); h != NULL; h = h->next_free)
+        kept++;
+    return kept;
+}
+
+static void few_heaps_are_kept_and_not_for_long(void **state)
+{
+    (void)state;
+    start();
+    hak_cache_tick_any(); /* the first only looks at the clock */
+    struct hak_heap *heap[8];
+    for (unsigned i = 0; i < 8; i++) {
+        heap[i] = open_thread();
+        release(heap[i], allocate(heap[i], 3));
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        end_thread(heap[i]);
+        assert_int_equal(kept_heaps(), hak_min(i + 1, 4));
+        assert_ptr_equal(hak_load_relaxed(&hak_registry.kept), heap[i]);
+        if (i >= 4) /* the oldest went */
+            assert_int_equal(hak_load_relaxed(&heap[i - 4]->slabs), 0);
+    }
+    for (unsigned left = 4; left-- > 0;) {
+        fake_os_set_time_ns(hak_os_now_ns() + HAK_TICK_NS);
+        hak_cache_tick_any();
+        assert_int_equal(kept_heaps(), left);
+    }
+    assert_nothing_held();
+
+    heap[0] = open_thread();
+    release(heap[0], allocate(heap[0], 3));
+    end_thread(heap[0]);
+    assert_int_equal(kept_heaps(), 1);
+    hak_cache_purge(); /* malloc_trim */
+    assert_nothing_held();
+}
+
+static void a_large_heap_is_not_kept(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(1024);
+    struct hak_heap *heap = open_thread();
+    for (unsigned i = 0; i < 3000; i++)
+        allocate(heap, cls);
+    end_thread(heap);
+    assert_false(hak_registry_has_kept());
+    assert_int_equal(hak_load_relaxed(&heap->slabs), 0);
+}
+
+static void a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_changed(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    struct hak_heap *kept = open_thread();
+    struct hak_heap *changing = open_thread();
+    char *p = allocate(kept, 3);
+    allocate(changing, 3);
+    end_thread(kept);
+    end_thread(changing);
+    hak_lock(&changing->lock);
+    hak_store_relaxed(&changing->lock.holder, (uintptr_t)8); /* another thread */
+    assert_false(hak_cache_fork_child(mine));
+    assert_true(hak_load_relaxed(&changing->lost));
+    assert_ptr_equal(open_thread(), kept);
+    release(kept, p);
+    assert_ptr_not_equal(open_thread(), changing);
+}
+
 static void a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired(void **state)
 {
     (void)state;
@@ -435,6 +562,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_heap_all_bins_that_malloc_looks_at_are_closed),
     cmocka_unit_test(a_thread_that_ends_leaves_nothing_in_its_heap),
     cmocka_unit_test(the_next_thread_gets_the_heap_of_one_that_ended),
+    cmocka_unit_test(a_small_heap_is_kept_whole_for_the_next_thread),
+    cmocka_unit_test(what_is_kept_goes_to_whoever_would_take_a_slab),
+    cmocka_unit_test(few_heaps_are_kept_and_not_for_long),
+    cmocka_unit_test(a_large_heap_is_not_kept),
+    cmocka_unit_test(a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_changed),
     cmocka_unit_test(a_slab_whose_owner_ended_is_adopted_before_a_slot_is_acquired),
     cmocka_unit_test(a_slab_of_a_thread_that_does_not_come_by_is_taken_over),
     cmocka_unit_test(a_slab_that_is_half_in_use_is_not_taken_over),
