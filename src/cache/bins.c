@@ -147,6 +147,39 @@ static bool bins_is_at_peak_locked(const struct hak_heap *heap, unsigned cls)
     return s != NULL ? bins_is_fresh(s) : hak_load_relaxed(&heap->inbox) == NULL;
 }
 
+/* --- Many threads. Most of them want few blocks of a class, and each would touch a page for those.
+ * So with many heaps a thread's first batches of a class, small ones, are from slabs that all
+ * threads share, the shared heap's, and return there as another thread's blocks do. --- */
+
+#define MANY_HEAPS 32u
+#define SHARED_REFILLS 4u
+#define SHARED_BYTES 1024u /* a batch */
+
+static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
+{
+    return hak_load_relaxed(&hak_registry.last_tag) >= MANY_HEAPS &&
+           heap->classes[cls].begun <= SHARED_REFILLS &&
+           hak_class(cls)->size_bytes <= SHARED_BYTES / 2 && heap->group == HAK_GROUP_SHORT &&
+           hak_heap_pick_locked(heap, cls) == NULL;
+}
+
+static unsigned bins_take_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
+{
+    struct hak_heap *shared = hak_orphans;
+    if (!hak_heap_try_lock_whole(shared))
+        return 0;
+    unsigned got = 0;
+    hak_heap_collect_locked(shared);
+    struct hak_slab *s = hak_heap_find_slab_locked(shared, cls);
+    if (s != NULL) {
+        most = (unsigned)hak_min(most, SHARED_BYTES / hak_class(cls)->size_bytes);
+        got = hak_heap_take_locked(shared, s, out, most, zero);
+        hak_heap_settle_locked(shared, s);
+    }
+    hak_unlock(&shared->lock);
+    return got;
+}
+
 /* Fills an empty bin; returns how many blocks it got. Sparing: with as little memory that nobody
  * has touched as possible. *zero is about the block that is popped first. */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool sparing, bool *zero)
@@ -157,7 +190,10 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
         want = (unsigned)hak_min(want, BIN_FIRST_BLOCKS << ch->begun++);
     void **out = ch->stack + want + 1;
     unsigned got = 0;
-    for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
+    if (HAK_UNLIKELY(bins_may_share_locked(heap, cls)))
+        got = bins_take_shared_locked(cls, out, want, zero);
+    unsigned slabs = got == 0 ? REFILL_MAX_SLABS : 0;
+    for (unsigned i = 0; i < slabs && got * 2 < want; i++) {
         struct hak_slab *s =
             got == 0 ? hak_heap_find_slab_locked(heap, cls) : hak_heap_pick_locked(heap, cls);
         if (s == NULL || (sparing && got != 0 && bins_is_fresh(s)))

@@ -11,8 +11,8 @@ struct hak_registry {
     _Atomic(struct hak_heap *) all;
     _Atomic(struct hak_heap *) free;
     _Atomic(struct hak_heap *) kept; /* newest first */
-    uint32_t last_tag;
-    _Atomic(unsigned) dead; /* heaps whose threads a fork left behind */
+    _Atomic(uint32_t) last_tag;      /* so many heaps there are */
+    _Atomic(unsigned) dead;          /* heaps whose threads a fork left behind */
 };
 extern HAK_HIDDEN struct hak_registry hak_registry;
 

@@ -246,7 +246,8 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
             ch->slabs_taken = slabs_is_written(full, c) ? ch->slabs_taken + 1 : 0;
     }
     bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !early;
-    return few || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
+    bool of_many = heap == hak_orphans; /* whoever adopts one may want little of it */
+    return few || of_many || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
 /* With much memory in a class, of all threads, the fine class below it is worth having. Not with a

@@ -41,7 +41,8 @@ struct hak_registry hak_registry;
 
 static struct hak_heap *registry_new_heap_locked(void)
 {
-    if (hak_registry.last_tag >= TAG_MAX)
+    uint32_t tag = hak_load_relaxed(&hak_registry.last_tag) + 1;
+    if (tag > TAG_MAX)
         return NULL;
     bool fresh;
     struct hak_heap *heap = hak_meta_alloc_or_fresh(sizeof *heap, &fresh);
@@ -49,7 +50,8 @@ static struct hak_heap *registry_new_heap_locked(void)
         return NULL;
     memset(heap, 0,
            fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
-    heap->front.tag = ++hak_registry.last_tag << HAK_TAG_SHIFT;
+    heap->front.tag = tag << HAK_TAG_SHIFT;
+    hak_store_relaxed(&hak_registry.last_tag, tag);
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);
     hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
