@@ -17,7 +17,7 @@ static inline void *api_malloc_at(size_t bytes, uintptr_t site)
 }
 
 /* All zero. */
-static inline void *api_calloc(size_t bytes)
+HAK_ALWAYS_INLINE void *api_calloc(size_t bytes)
 {
     return HAK_HARDENED ? hak_hard_malloc(bytes) : hak_heap_calloc(bytes);
 }

@@ -89,7 +89,7 @@ HAK_FAST HAK_PUBLIC void hakmem_free(void *p)
         malloc_free_slow(p);
 }
 
-HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
+HAK_FAST HAK_PUBLIC void *hakmem_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))

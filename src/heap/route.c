@@ -278,7 +278,7 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
 
-HAK_NOINLINE void *hak_heap_calloc(size_t bytes)
+HAK_NOINLINE void *hak_heap_calloc_slow(size_t bytes)
 {
     return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
 }

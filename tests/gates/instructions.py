@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Gate: how many instructions malloc and free execute, and that they execute no locked one.
+"""Gate: how many instructions malloc, calloc and free execute, and that they execute no locked one.
 
-    instructions.py --shared libhakmem.so --program pair_loop
+    instructions.py --shared libhakmem.so --program pair_loop --calloc-program calloc_loop
 
-Callgrind counts the program, a loop of malloc(64) and free, under the library with 100,000 and with 200,000
-rounds. The difference has no start-up in it: instructions a pair, and in each of the two functions themselves.
-The disassembly of the two functions is searched for lock prefixes and xchg with memory.
+Callgrind counts the programs, loops of malloc(64) or calloc(1, 64) and free, under the library with 100,000 and
+with 200,000 rounds. The difference has no start-up in it: instructions a pair, and in each of the functions
+themselves. The disassembly of the functions is searched for lock prefixes and xchg with memory.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 import gate
 
 ROUNDS = 100_000
-FUNCTIONS = ("malloc", "free")
+FUNCTIONS = ("malloc", "calloc", "free")
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Limits:
 
     pair: float
     malloc: float
+    calloc: float
     free: float
 
 
@@ -75,11 +76,11 @@ def count(shared: Path, program: Path, rounds: int) -> dict[str, int]:
         return self_costs(output.read_text(encoding="utf-8"))
 
 
-def measure(shared: Path, program: Path) -> dict[str, float]:
-    """Instructions a round: of the whole program as `pair`, of malloc and of free."""
+def measure(shared: Path, program: Path, functions: tuple[str, ...] = ("malloc", "free")) -> dict[str, float]:
+    """Instructions a round: of the whole program as `pair`, and of these functions."""
     once, twice = (count(shared, program, n * ROUNDS) for n in (1, 2))
     figures = {"pair": (sum(twice.values()) - sum(once.values())) / ROUNDS}
-    for name in FUNCTIONS:
+    for name in functions:
         both = (name, f"hakmem_{name}", f"__libc_{name}", "cfree" if name == "free" else name)
         figures[name] = sum(twice.get(n, 0) - once.get(n, 0) for n in dict.fromkeys(both)) / ROUNDS
     return figures
@@ -88,7 +89,7 @@ def measure(shared: Path, program: Path) -> dict[str, float]:
 def check_figures(figures: dict[str, float], limits: Limits) -> list[str]:
     """Figures above their limits, and figures that cannot be true."""
     problems = []
-    for name in ("pair", *FUNCTIONS):
+    for name in figures:
         limit = getattr(limits, name)
         if figures[name] <= 0:
             problems.append(f"{name}: no instruction was counted; did the library take over?")
@@ -114,7 +115,7 @@ def function_range(shared: Path, name: str) -> tuple[int, int] | None:
 
 
 def check_locked(shared: Path) -> list[str]:
-    """Searches the bodies of malloc and free; what is never inlined into them is not a fast path."""
+    """Searches the bodies of the functions; what is never inlined into them is not a fast path."""
     problems = []
     for name in FUNCTIONS:
         found = function_range(shared, name)
@@ -128,17 +129,20 @@ def check_locked(shared: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Counts the instructions of malloc and free.")
+    parser = argparse.ArgumentParser(description="Counts the instructions of malloc, calloc and free.")
     parser.add_argument("--shared", type=Path, required=True)
     parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--calloc-program", type=Path, required=True)
     parser.add_argument("--pair", type=float, default=48, help="the most instructions a pair (default 48)")
     parser.add_argument("--malloc", type=float, default=16, help="the most in malloc (default 16)")
+    parser.add_argument("--calloc", type=float, default=34, help="the most in calloc (default 34)")
     parser.add_argument("--free", type=float, default=20, help="the most in free (default 20)")
     arguments = parser.parse_args()
     figures = measure(arguments.shared, arguments.program)
+    figures["calloc"] = measure(arguments.shared, arguments.calloc_program, ("calloc",))["calloc"]
     shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
     print(f"instructions: measured a round: {shown}")
-    problems = check_figures(figures, Limits(arguments.pair, arguments.malloc, arguments.free))
+    problems = check_figures(figures, Limits(arguments.pair, arguments.malloc, arguments.calloc, arguments.free))
     problems += check_locked(arguments.shared)
     return gate.report("instructions", problems, f"{shown}, nothing locked")
 

@@ -248,6 +248,7 @@ class Instructions(GateTest):
         static char block[64];
         static volatile int lock;
         void *malloc(unsigned long n) { %s return n ? block : 0; }
+        void *calloc(unsigned long m, unsigned long n) { %s return m && n ? block : 0; }
         void free(void *p) { (void)p; }
         """
     PROGRAM = """
@@ -260,15 +261,23 @@ class Instructions(GateTest):
             }
         }"""
 
-    def run_on(self, body: str) -> subprocess.CompletedProcess[str]:
-        shared = self.compile("liballoc.so", self.ALLOCATOR % body, "-shared", "-fno-builtin", "-w")
+    def run_on(self, body: str, calloc_body: str = "") -> subprocess.CompletedProcess[str]:
+        shared = self.compile("liballoc.so", self.ALLOCATOR % (body, calloc_body), "-shared", "-fno-builtin", "-w")
         program = self.compile("loop", self.PROGRAM)
-        return self.gate("instructions", "--shared", shared, "--program", program)
+        other = self.compile("calloc_loop", self.PROGRAM.replace("malloc(64)", "calloc(1, 64)"))
+        return self.gate("instructions", "--shared", shared, "--program", program, "--calloc-program", other)
 
     def test_good(self) -> None:
         done = self.run_on("")
         self.assert_passes(done)
-        self.assertRegex(done.stdout, r"pair 1\d\.\d\d, malloc [3-6]\.\d\d, free [1-3]\.00")
+        self.assertRegex(done.stdout, r"pair 1\d\.\d\d, malloc [3-6]\.\d\d, free [1-3]\.00, calloc [3-9]\.\d\d")
+
+    def test_too_many_in_calloc(self) -> None:
+        self.assert_fails(self.run_on("", "for (int i = 0; i < 100; i++) lock = i;"), "instructions, allowed are 34")
+
+    def test_locked_in_calloc(self) -> None:
+        done = self.run_on("", "__atomic_fetch_add(&lock, 1, __ATOMIC_RELAXED);")
+        self.assert_fails(done, "calloc: locked instruction in the fast path")
 
     def test_too_many(self) -> None:
         done = self.run_on("for (int i = 0; i < 100; i++) lock = i;")
@@ -286,7 +295,7 @@ class Instructions(GateTest):
     def test_library_that_took_nothing_over(self) -> None:
         shared = self.compile("empty.so", "int x;", "-shared")
         program = self.compile("loop", self.PROGRAM.replace("malloc(64)", "argv").replace("free(p)", "(void)p"))
-        done = self.gate("instructions", "--shared", shared, "--program", program)
+        done = self.gate("instructions", "--shared", shared, "--program", program, "--calloc-program", program)
         self.assert_fails(done, "malloc: no instruction was counted")
 
 

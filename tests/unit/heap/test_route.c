@@ -150,6 +150,35 @@ static void calloc_gives_zeroes_on_used_memory_too(void **state)
     }
 }
 
+/* Small ones are zeroed in pieces that overlap: each length up to a few lines, beside live blocks.
+ */
+static void calloc_zeroes_what_was_asked_for_and_no_more(void **state)
+{
+    (void)state;
+    for (size_t bytes = 0; bytes <= 300; bytes++) {
+        char *p[3];
+        for (unsigned i = 0; i < 3; i++) {
+            p[i] = hak_heap_malloc(bytes);
+            MUST(p[i] != NULL);
+            memset(p[i], 0xff, hak_heap_usable_bytes(p[i]));
+        }
+        size_t usable = hak_heap_usable_bytes(p[1]);
+        release(p[1]);
+        char *zeroed = hak_heap_calloc(bytes);
+        CHECK(zeroed == p[1], "%zu bytes: another block than was freed last", bytes);
+        CHECK(is_zero(zeroed, bytes), "%zu bytes", bytes);
+        size_t end = hak_round_up(bytes, 16);
+        for (size_t i = end < 16 ? 16 : end; i < usable; i++)
+            CHECK((unsigned char)zeroed[i] == 0xff, "%zu bytes: byte %zu was written", bytes, i);
+        release(zeroed);
+        for (unsigned i = 0; i < 3; i += 2) {
+            for (size_t at = 0; at < usable; at++)
+                CHECK((unsigned char)p[i][at] == 0xff, "%zu bytes: a neighbour", bytes);
+            release(p[i]);
+        }
+    }
+}
+
 static void aligned_blocks_are_as_small_as_their_alignment_allows(void **state)
 {
     (void)state;
@@ -378,6 +407,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_size_up_to_70000_is_served),
     cmocka_unit_test(all_usable_bytes_may_be_used),
     cmocka_unit_test(calloc_gives_zeroes_on_used_memory_too),
+    cmocka_unit_test(calloc_zeroes_what_was_asked_for_and_no_more),
     cmocka_unit_test(aligned_blocks_are_as_small_as_their_alignment_allows),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(realloc_keeps_the_content),
