@@ -270,6 +270,15 @@ MISTAKES = (
     hak_lock(&heap->lock);
     hak_lock(&hak_orphans->lock);
 """)), "blocks_ends"),
+    Mistake("kept_given_unlocked", "a kept heap is given up while a thread that starts takes it", "cache/threads.c", ((
+        """    hak_lock(&hak_registry.lock);
+    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
+    if (heap != NULL) /* as in registry_next_dead */
+        hak_store_relaxed(&heap->thread, hak_os_this_thread());
+    hak_unlock(&hak_registry.lock);
+""",
+        """    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
+"""),), "blocks_kept"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;
