@@ -28,6 +28,15 @@ from run import compare, missing_programs, play
 from stage import Case, StageError
 
 SAME = "the same"
+# What is behind the cases that came out differently so far.
+REASONS = {
+    "g++": "a `new` that cannot be served has to throw std::bad_alloc; libraries built from C sources alone end the "
+    "process or return NULL",
+    "clang": "as g++: the compiled program, not the compiler",
+    "gdb": "a breakpoint at a function named `depth` finds one in the library too",
+    "php": "its modules are loaded with RTLD_DEEPBIND, so that libc frees what php has allocated; `php --version` "
+    "ends so too",
+}
 OUTCOMES = (SAME, "killed by a signal", "another exit status", "other output", "not done in time")
 
 
@@ -105,6 +114,8 @@ def page(
         outcomes = [by_library[name][0] for name in libraries]
         if any(outcome != SAME for outcome in outcomes):
             out.append(f"| {case} | " + " | ".join("" if o == SAME else o for o in outcomes) + " |")
+    differ = {c for c, by in found.items() if any(outcome != SAME for outcome, _ in by.values())}
+    out += ["", *(f"- {case}: {REASONS[case]}." for case in REASONS if case in differ)]
     return "\n".join(out) + "\n"
 
 
