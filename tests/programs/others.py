@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import resource
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -139,6 +140,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no case '{unknown[0]}': `tests/programs/run.py --list --all` names them")
     os.environ.pop("LD_PRELOAD", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in run.py
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stage.STEP_SECONDS = 120
     found, left_out = {}, []

@@ -19,6 +19,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -150,6 +151,7 @@ def main() -> int:
         print("\n".join(case.name for case in chosen))
         return 0
     os.environ.pop("LD_PRELOAD", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     library = arguments.lib.absolute()
     measured = arguments.all or arguments.table is not None

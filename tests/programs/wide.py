@@ -110,7 +110,7 @@ WIDE: tuple[Case, ...] = (
         "arrays, JSON, objects",
         "php",
         expect="same",
-        probe="php --version",
+        probe="php -n --version",
         note="with its modules, which it loads with RTLD_DEEPBIND; played twice, with its own memory manager and with "
         "malloc alone",
     ),
