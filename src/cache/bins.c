@@ -163,19 +163,13 @@ static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
            hak_heap_pick_locked(heap, cls) == NULL;
 }
 
-static unsigned bins_take_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
+static unsigned bins_try_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
 {
     struct hak_heap *shared = hak_orphans;
     if (!hak_heap_try_lock_whole(shared))
         return 0;
-    unsigned got = 0;
-    hak_heap_collect_locked(shared);
-    struct hak_slab *s = hak_heap_find_slab_locked(shared, cls);
-    if (s != NULL) {
-        most = (unsigned)hak_min(most, SHARED_BYTES / hak_class(cls)->size_bytes);
-        got = hak_heap_take_locked(shared, s, out, most, zero);
-        hak_heap_settle_locked(shared, s);
-    }
+    most = (unsigned)hak_min(most, SHARED_BYTES / hak_class(cls)->size_bytes);
+    unsigned got = hak_shared_take_locked(cls, out, most, zero);
     hak_unlock(&shared->lock);
     return got;
 }
@@ -191,7 +185,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
     void **out = ch->stack + want + 1;
     unsigned got = 0;
     if (HAK_UNLIKELY(bins_may_share_locked(heap, cls)))
-        got = bins_take_shared_locked(cls, out, want, zero);
+        got = bins_try_shared_locked(cls, out, want, zero);
     unsigned slabs = got == 0 ? REFILL_MAX_SLABS : 0;
     for (unsigned i = 0; i < slabs && got * 2 < want; i++) {
         struct hak_slab *s =

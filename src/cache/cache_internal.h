@@ -180,9 +180,12 @@ static inline bool hak_registry_has_kept(void)
     return hak_load_relaxed(&hak_registry.kept) != NULL;
 }
 
-/* Abandons all of them, or the oldest. The caller holds no lock. */
+/* Abandons all of them. The caller holds no lock. */
 void hak_registry_give_kept(void);
-void hak_registry_give_oldest_kept(void);
+
+/* hak_heap_take_locked for the shared heap, whose lock is held, from a slab that it has or gets; 0:
+ * there is no memory. */
+unsigned hak_shared_take_locked(unsigned cls, void **out, unsigned most, bool *zero);
 
 static inline unsigned hak_bin_blocks(struct hak_heap *heap, unsigned cls)
 {

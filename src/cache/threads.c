@@ -232,7 +232,7 @@ static void registry_give_heap(struct hak_heap *heap)
     hak_unlock(&hak_registry.lock);
 }
 
-void hak_registry_give_oldest_kept(void)
+static void registry_give_oldest_kept(void)
 {
     hak_lock(&hak_registry.lock);
     struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
@@ -246,7 +246,7 @@ void hak_registry_give_oldest_kept(void)
 void hak_registry_give_kept(void)
 {
     for (unsigned i = 0; i < KEPT_HEAPS && hak_registry_has_kept(); i++)
-        hak_registry_give_oldest_kept();
+        registry_give_oldest_kept();
 }
 
 /* What a heap that is kept may hold: little, as its bins may pin a slab with each block. */
@@ -272,7 +272,7 @@ static void registry_keep_heap(struct hak_heap *heap)
     hak_store_relaxed(&hak_registry.kept, heap);
     hak_unlock(&hak_registry.lock);
     if (kept > KEPT_HEAPS)
-        hak_registry_give_oldest_kept();
+        registry_give_oldest_kept();
 }
 
 static void threads_give_group_heaps(struct hak_heap *heap)
@@ -306,7 +306,7 @@ void hak_cache_tick_any(void)
     if (look_for_idle)
         hak_heap_forget_regret();
     if (hak_registry_has_kept())
-        hak_registry_give_oldest_kept();
+        registry_give_oldest_kept();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_heap_try_collect_any(h);
         if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
@@ -351,17 +351,24 @@ void hak_registry_bury(void)
     }
 }
 
+unsigned hak_shared_take_locked(unsigned cls, void **out, unsigned most, bool *zero)
+{
+    unsigned got = 0;
+    hak_heap_collect_locked(hak_orphans);
+    struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
+    if (s != NULL) {
+        got = hak_heap_take_locked(hak_orphans, s, out, most, zero);
+        hak_heap_settle_locked(hak_orphans, s);
+    }
+    return got;
+}
+
 void *hak_cache_shared_alloc(unsigned cls, bool *zero)
 {
     void *out[1] = {NULL};
     hak_registry_bury();
     hak_lock(&hak_orphans->lock);
-    hak_heap_collect_locked(hak_orphans);
-    struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
-    if (s != NULL) {
-        hak_heap_take_locked(hak_orphans, s, out + 1, 1, zero);
-        hak_heap_settle_locked(hak_orphans, s);
-    }
+    hak_shared_take_locked(cls, out + 1, 1, zero);
     hak_unlock(&hak_orphans->lock);
     return out[0];
 }

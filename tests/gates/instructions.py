@@ -89,7 +89,7 @@ def measure(shared: Path, program: Path, functions: tuple[str, ...] = ("malloc",
 def check_figures(figures: dict[str, float], limits: Limits) -> list[str]:
     """Figures above their limits, and figures that cannot be true."""
     problems = []
-    for name in figures:
+    for name in ("pair", *FUNCTIONS):
         limit = getattr(limits, name)
         if figures[name] <= 0:
             problems.append(f"{name}: no instruction was counted; did the library take over?")

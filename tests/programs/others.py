@@ -13,20 +13,16 @@ for each library, and never leaves anything behind.
 """
 
 import argparse
-import datetime
-import os
-import platform
 import re
-import resource
-import signal
 import sys
 import tempfile
 from pathlib import Path
 
+import report
 import stage
 from cases import CASES
 from run import compare, missing_programs, play
-from stage import Case, StageError
+from stage import Case, StageError, begin_plays
 
 SAME = "the same"
 # What is behind the cases that came out differently so far.
@@ -41,7 +37,7 @@ REASONS = {
 OUTCOMES = (SAME, "killed by a signal", "another exit status", "other output", "not done in time")
 
 
-def outcome_of(error: StageError) -> str:
+def outcome_of(error: Exception) -> str:
     """What a play's error means, one of OUTCOMES."""
     first = str(error).splitlines()[0]
     if "not done after" in first:
@@ -51,17 +47,16 @@ def outcome_of(error: StageError) -> str:
     return OUTCOMES[2] if ", expected status" in first else OUTCOMES[3]
 
 
-def play_under(case: Case, scratch: Path, library: Path, without: str) -> tuple[str, str]:
-    """The outcome, and where it is not the same the first line that says so."""
+def play_under(case: Case, scratch: Path, library: Path, without: str) -> str:
+    """One of OUTCOMES."""
     try:
         compare(case, without, play(case, scratch / "work", library, False)[0])
     except (StageError, OSError) as error:
-        told = error if isinstance(error, StageError) else StageError(str(error))
-        return outcome_of(told), str(error).splitlines()[0]
-    return SAME, ""
+        return outcome_of(error)
+    return SAME
 
 
-def play_case(case: Case, libraries: dict[str, Path]) -> dict[str, tuple[str, str]] | None:
+def play_case(case: Case, libraries: dict[str, Path]) -> dict[str, str] | None:
     """Under each library; None: not even without one."""
     with tempfile.TemporaryDirectory(prefix="hakmem-programs-") as name:
         scratch = Path(name).resolve()
@@ -72,17 +67,13 @@ def play_case(case: Case, libraries: dict[str, Path]) -> dict[str, tuple[str, st
             print(f"{case.name}: without any library: {error}", flush=True)
             return None
         found = {n: play_under(case, scratch, library, without) for n, library in libraries.items()}
-    told = ", ".join(f"{n} {outcome}" for n, (outcome, _) in found.items() if outcome != SAME)
+    told = ", ".join(f"{n} {outcome}" for n, outcome in found.items() if outcome != SAME)
     print(f"{case.name}: {told or 'all the same'}", flush=True)
     return found
 
 
-def page(
-    found: dict[str, dict[str, tuple[str, str]]], libraries: dict[str, Path], left_out: list[str]
-) -> str:
+def page(found: dict[str, dict[str, str]], libraries: dict[str, Path], left_out: list[str]) -> str:
     """The table as Markdown."""
-    today = datetime.datetime.now(datetime.UTC).date()
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
     played = f"{len(found)} programs." + (
         f" Not played: {', '.join(left_out)}." if left_out else ""
     )
@@ -93,14 +84,13 @@ def page(
         "[programs.md](programs.md), each played once without and once under each library (`LD_PRELOAD`):",
         "output and exit status have to be the same.",
         "",
-        f"{today}, {system}, {' '.join(platform.libc_ver())}, "
-        f"Linux {platform.release().partition('-')[0]}; {played}",
+        f"{report.today_and_here()}; {played}",
         "",
         "| library | " + " | ".join(OUTCOMES) + " |",
         "|---|" + "---:|" * len(OUTCOMES),
     ]
     for name in libraries:
-        results = [by_library[name][0] for by_library in found.values()]
+        results = [by_library[name] for by_library in found.values()]
         out.append(
             f"| {name} | " + " | ".join(str(results.count(outcome)) for outcome in OUTCOMES) + " |"
         )
@@ -111,11 +101,10 @@ def page(
         "| program | " + " | ".join(libraries) + " |",
         "|---|" + "---|" * len(libraries),
     ]
-    for case, by_library in found.items():
-        outcomes = [by_library[name][0] for name in libraries]
-        if any(outcome != SAME for outcome in outcomes):
-            out.append(f"| {case} | " + " | ".join("" if o == SAME else o for o in outcomes) + " |")
-    differ = {c for c, by in found.items() if any(outcome != SAME for outcome, _ in by.values())}
+    differ = {case: by for case, by in found.items() if set(by.values()) != {SAME}}
+    for case, by_library in differ.items():
+        outcomes = [by_library[name] for name in libraries]
+        out.append(f"| {case} | " + " | ".join("" if o == SAME else o for o in outcomes) + " |")
     out += ["", *(f"- {case}: {REASONS[case]}." for case in REASONS if case in differ)]
     return "\n".join(out) + "\n"
 
@@ -139,9 +128,7 @@ def main() -> int:
     unknown = sorted(set(arguments.cases) - {case.name for case in CASES})
     if unknown:
         parser.error(f"no case '{unknown[0]}': `tests/programs/run.py --list --all` names them")
-    os.environ.pop("LD_PRELOAD", None)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in run.py
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    begin_plays()
     stage.STEP_SECONDS = 120
     found, left_out = {}, []
     for case in CASES:

@@ -118,11 +118,16 @@ def sums(outcomes: list[Outcome]) -> str:
     )
 
 
-def page(outcomes: list[Outcome]) -> str:
-    """docs/programs.md."""
+def today_and_here() -> str:
+    """When and where programs were played, for a table's heading."""
     today = datetime.datetime.now(datetime.UTC).date()
     libc = " ".join(platform.libc_ver())
     system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    return f"{today}, {system}, {libc}, Linux {platform.release().partition('-')[0]}"
+
+
+def page(outcomes: list[Outcome]) -> str:
+    """docs/programs.md."""
     out = [
         "# Programs",
         "",
@@ -131,7 +136,7 @@ def page(outcomes: list[Outcome]) -> str:
         "(`LD_PRELOAD`), and has to print the same and end with the same status. That malloc",
         "leads to hakmem is asked of the dynamic linker (`LD_DEBUG=bindings`).",
         "",
-        f"{today}, {system}, {libc}, Linux {platform.release().partition('-')[0]}. {sums(outcomes)}",
+        f"{today_and_here()}. {sums(outcomes)}",
         "",
         "Peak RSS is that of the largest process, page faults those of all processes (of servers and",
         "their children at the end); without hakmem / with it. One run each: differences of some percent are chance.",

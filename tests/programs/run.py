@@ -17,9 +17,7 @@ import argparse
 import difflib
 import os
 import re
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +27,7 @@ from pathlib import Path
 import report
 from cases import CASES
 from report import FAILED, PASSED, SKIPPED, Outcome
-from stage import Case, Stage, StageError, Step, Usage
+from stage import Case, Stage, StageError, Step, Usage, begin_plays
 
 SETUP = {False: "tools/setup-test.sh", True: "tools/setup-programs.sh"}
 
@@ -150,9 +148,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(case.name for case in chosen))
         return 0
-    os.environ.pop("LD_PRELOAD", None)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    begin_plays()
     library = arguments.lib.absolute()
     measured = arguments.all or arguments.table is not None
     outcomes = [run_case(case, library, measured) for case in chosen]

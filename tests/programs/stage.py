@@ -8,6 +8,7 @@ is recorded, so that two runs can be compared. It never decides whether a test h
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,13 @@ def base_environment(home: Path) -> dict[str, str]:
     }
     environment |= {k: v for k, v in os.environ.items() if k.startswith("HAKMEM_")}
     return environment
+
+
+def begin_plays() -> None:
+    """For a runner, before the first play: what its programs must not inherit."""
+    os.environ.pop("LD_PRELOAD", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 class Stage:

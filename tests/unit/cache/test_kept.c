@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests of cache: what many and short threads share: heaps that are kept for the next thread,
+ * slabs in which many threads begin. */
+#include "cache_support.h"
+
+static void a_small_heap_is_kept_whole_for_the_next_thread(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(512);
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *other = open_thread();
+    char *live = allocate(heap, cls);
+    char *p = allocate(heap, cls);
+    char *theirs = allocate(other, cls);
+    mark(live, 512, 1);
+    release(heap, theirs);
+    release(heap, p);
+    unsigned in_bin = hak_bin_blocks(heap, cls);
+    end_thread(heap);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
+    assert_ptr_equal(hak_load_relaxed(&s->owner), heap);
+    assert_int_equal(hak_load_relaxed(&heap->thread), 0);
+    assert_non_null(hak_load_relaxed(&other->inbox)); /* what waited was sent */
+    verify_heaps();
+
+    release(other, live);
+    hak_outbox_flush(other);
+    assert_non_null(hak_load_relaxed(&heap->inbox));
+    assert_ptr_equal(open_thread(), heap);
+    assert_int_equal(hak_bin_blocks(heap, cls), in_bin);
+    assert_ptr_equal(allocate(heap, cls), p);
+    release(heap, p);
+    close_thread(heap);
+    close_thread(other);
+    assert_nothing_held();
+}
+
+static void what_is_kept_goes_to_whoever_would_take_a_slab(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(512);
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *other = open_thread();
+    char *live = allocate(heap, cls);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
+    end_thread(heap);
+    hak_self = &other->front;
+    char *p = allocate(other, cls);
+    assert_ptr_equal(hak_slab_of_slot(hak_slot_of(p), hak_class(cls)), s);
+    assert_ptr_equal(hak_load_relaxed(&s->owner), other);
+    assert_false(hak_registry_has_kept());
+    release(other, p);
+    release(other, live);
+    close_thread(other);
+    assert_nothing_held();
+}
+
+static unsigned kept_heaps(void)
+{
+    unsigned kept = 0;
+    for (struct hak_heap *h = hak_load_relaxed(&hak_registry.kept); h != NULL; h = h->next_free)
+        kept++;
+    return kept;
+}
+
+static void few_heaps_are_kept_and_not_for_long(void **state)
+{
+    (void)state;
+    start();
+    hak_cache_tick_any(); /* the first only looks at the clock */
+    struct hak_heap *heap[8];
+    for (unsigned i = 0; i < 8; i++) {
+        heap[i] = open_thread();
+        release(heap[i], allocate(heap[i], 3));
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        end_thread(heap[i]);
+        assert_int_equal(kept_heaps(), hak_min(i + 1, 4));
+        assert_ptr_equal(hak_load_relaxed(&hak_registry.kept), heap[i]);
+        if (i >= 4) /* the oldest went */
+            assert_int_equal(hak_load_relaxed(&heap[i - 4]->slabs), 0);
+    }
+    for (unsigned left = 4; left-- > 0;) {
+        fake_os_set_time_ns(hak_os_now_ns() + HAK_TICK_NS);
+        hak_cache_tick_any();
+        assert_int_equal(kept_heaps(), left);
+    }
+    assert_nothing_held();
+
+    heap[0] = open_thread();
+    release(heap[0], allocate(heap[0], 3));
+    end_thread(heap[0]);
+    assert_int_equal(kept_heaps(), 1);
+    hak_cache_purge(); /* malloc_trim */
+    assert_nothing_held();
+}
+
+static void a_large_heap_is_not_kept(void **state)
+{
+    (void)state;
+    start();
+    unsigned cls = hak_class_of(1024);
+    struct hak_heap *heap = open_thread();
+    for (unsigned i = 0; i < 3000; i++)
+        allocate(heap, cls);
+    end_thread(heap);
+    assert_false(hak_registry_has_kept());
+    assert_int_equal(hak_load_relaxed(&heap->slabs), 0);
+}
+
+static void a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_changed(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    struct hak_heap *kept = open_thread();
+    struct hak_heap *changing = open_thread();
+    char *p = allocate(kept, 3);
+    allocate(changing, 3);
+    end_thread(kept);
+    end_thread(changing);
+    hak_lock(&changing->lock);
+    hak_store_relaxed(&changing->lock.holder, (uintptr_t)8); /* another thread */
+    assert_false(hak_cache_fork_child(mine));
+    assert_true(hak_load_relaxed(&changing->lost));
+    assert_ptr_equal(open_thread(), kept);
+    release(kept, p);
+    assert_ptr_not_equal(open_thread(), changing);
+}
+
+/* A thread takes a few blocks of 256 bytes: in how many slabs of its own. */
+static size_t slabs_for(struct hak_heap *heap, unsigned cls, unsigned count, char **out)
+{
+    hak_self = &heap->front;
+    for (unsigned i = 0; i < count; i++)
+        out[i] = allocate(heap, cls);
+    return hak_load_relaxed(&heap->slabs);
+}
+
+static void of_many_threads_each_begins_with_blocks_of_shared_slabs(void **state)
+{
+    (void)state;
+    enum { THREADS = 40, FEW = 16, MANY = 100 };
+    start();
+    unsigned cls = hak_class_of(256);
+    char *few[FEW];
+    struct hak_heap *first = open_thread();
+    assert_int_equal(slabs_for(first, cls, FEW, few), 1); /* there are few threads yet */
+    for (unsigned i = 0; i < FEW; i++)
+        release(first, few[i]);
+    close_thread(first);
+
+    static char *p[THREADS][MANY];
+    struct hak_heap *heap[THREADS];
+    for (unsigned t = 0; t < THREADS; t++)
+        heap[t] = open_thread();
+    for (unsigned t = 0; t < THREADS; t++)
+        assert_int_equal(slabs_for(heap[t], cls, FEW, p[t]), 0);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs),
+                     (THREADS * FEW - 1) / hak_class(cls)->blocks + 1);
+    verify_heaps();
+    assert_true(slabs_for(heap[0], cls, MANY - FEW, p[0] + FEW) >= 1); /* more than most want */
+    verify_heaps();
+
+    for (unsigned t = 0; t < THREADS; t++)
+        close_thread(heap[t]); /* what is left in their bins */
+    struct hak_heap *last = open_thread();
+    for (unsigned t = 0; t < THREADS; t++)
+        for (unsigned i = 0; i < (t == 0 ? MANY : FEW); i++)
+            release(last, p[t][i]);
+    close_thread(last);
+    assert_nothing_held();
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_small_heap_is_kept_whole_for_the_next_thread),
+    cmocka_unit_test(what_is_kept_goes_to_whoever_would_take_a_slab),
+    cmocka_unit_test(few_heaps_are_kept_and_not_for_long),
+    cmocka_unit_test(a_large_heap_is_not_kept),
+    cmocka_unit_test(a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_changed),
+    cmocka_unit_test(of_many_threads_each_begins_with_blocks_of_shared_slabs),
+};
+UNIT_MAIN(tests)
