@@ -205,6 +205,8 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 /* A heap that has used up a few slabs of a class will use up the next; a thread that wants a few
  * blocks of a class will not, and there may be a thousand of those. */
 #define SLABS_BEFORE_DENSE 4u
+/* One that has so much uses up slabs of a class that it has just begun with, too. */
+#define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_BLOCKS_LOOKED_AT 2u
 
 /* Of a block of more than two pages a program may use the ends alone. */
@@ -238,7 +240,8 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     const struct hak_class *c = hak_class(cls);
     struct hak_class_heap *ch = &heap->classes[cls];
     const struct hak_slab *full = ch->lists[HAK_LIST_FULL];
-    bool early = !slabs_may_be_sparse(c) && hak_pool_is_huge_early();
+    bool large = heap->slab_bytes >= LARGE_HEAP_BYTES && hak_pool_has_huge_pages();
+    bool early = !slabs_may_be_sparse(c) && (large || hak_pool_is_huge_early());
     if (ch->slabs_taken < SLABS_BEFORE_DENSE) {
         if (!slabs_may_be_sparse(c))
             ch->slabs_taken++;

@@ -205,9 +205,9 @@ static char *large_revive(char *range, size_t size_bytes, size_t align, uint32_t
 /* heap may be short of what is kept. */
 static char *large_take(size_t bytes, size_t align, bool *zero)
 {
-    char *range = hak_heap_large(bytes, align, zero);
+    char *range = hak_heap_large(bytes, align, 0, zero);
     if (range == NULL && hak_hard_flush())
-        range = hak_heap_large(bytes, align, zero);
+        range = hak_heap_large(bytes, align, 0, zero);
     return range;
 }
 
@@ -230,7 +230,7 @@ void *hak_hard_large_alloc(size_t size_bytes, uint32_t how)
     size_t align = (size_t)1 << ((how & HARD_ALIGN_MASK) >> HARD_ALIGN_SHIFT);
     if (size_bytes > HAK_HUGE_MAX) {
         bool zero;
-        return hak_heap_large(size_bytes, align, &zero); /* which refuses it, and says why */
+        return hak_heap_large(size_bytes, align, 0, &zero); /* which refuses it, and says why */
     }
     size_t pages = large_pages(size_bytes);
     if (align > HAK_PAGE_BYTES) /* no guard in front */

@@ -133,8 +133,8 @@ HAK_ALWAYS_INLINE bool hak_heap_try_free_remote(struct hak_front *front, uint64_
 {
     return hak_cache_try_free_remote(hak_heap_of_front(front), (uint32_t)kind ^ front->tag, p);
 }
-/* A large or huge block. *zero says that it reads as zero. */
-void *hak_heap_large(size_t size_bytes, size_t align_bytes, bool *zero);
+/* A large or huge block. *zero says that it reads as zero. how: HAK_WHOLE_WRITTEN or 0. */
+void *hak_heap_large(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);
 /* align a power of two, any size. */
 void *hak_heap_aligned(size_t align_bytes, size_t size_bytes);
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site);

@@ -54,6 +54,7 @@ static void route_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 struct request {
     size_t bytes, align;
     uintptr_t site;
+    bool zeros;
 };
 
 /* --- M_PERTURB: all classes are closed to malloc's fast path, and a front that knows no slots
@@ -189,17 +190,18 @@ static unsigned route_run_cache(const struct hak_heap *heap)
     return HAK_HARDENED || heap == NULL ? HAK_NO_RUN_CACHE : heap->front.tag >> HAK_TAG_SHIFT;
 }
 
-static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, bool *zero)
+static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, unsigned how,
+                         bool *zero)
 {
     if (heap != NULL) {
         hak_count_owner(&heap->stats.large_requests, 1u);
         if (hak_load_relaxed(&heap->stats.large_requests) % LARGE_TICK_CALLS == 0)
             hak_heap_tick_any();
     }
-    return hak_large_alloc_near(route_run_cache(heap), bytes, align, zero);
+    return hak_large_alloc_near(route_run_cache(heap), bytes, align, how, zero);
 }
 
-void *hak_heap_large(size_t bytes, size_t align, bool *zero)
+void *hak_heap_large(size_t bytes, size_t align, unsigned how, bool *zero)
 {
     hak_heap_notice_fork();
     hak_profile_notice_request();
@@ -208,7 +210,7 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
     if (bytes > HAK_HUGE_MAX || align > HAK_HUGE_MAX)
         hak_refused(HAK_FAILURE_THRESHOLD, ENOMEM, NULL);
     else if ((heap = hak_heap_self_slow()) != NULL || hak_heap_started())
-        p = route_large(heap, bytes, align, zero);
+        p = route_large(heap, bytes, align, how, zero);
     if (HAK_UNLIKELY(hak_prof_is_on()) && p != NULL)
         hak_profile_large(p);
     return p != NULL ? p
@@ -218,7 +220,7 @@ void *hak_heap_large(size_t bytes, size_t align, bool *zero)
 
 static void *route_large_of(const struct request *r, bool *zero)
 {
-    void *p = hak_heap_large(r->bytes, r->align, zero);
+    void *p = hak_heap_large(r->bytes, r->align, r->zeros ? 0 : HAK_WHOLE_WRITTEN, zero);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && p != NULL)
         hak_site_count_large(r->site, r->bytes);
     return p;
@@ -227,7 +229,7 @@ static void *route_large_of(const struct request *r, bool *zero)
 static HAK_NOINLINE void *route_malloc(size_t size_bytes, uintptr_t site)
 {
     bool zero;
-    const struct request r = {size_bytes, 1, site};
+    const struct request r = {size_bytes, 1, site, false};
     if (size_bytes > HAK_SMALL_MAX)
         return route_large_of(&r, &zero);
     return route_class(route_class_in(hak_heap_self_slow(), size_bytes), &r, &zero);
@@ -268,7 +270,7 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
 {
     bool zero = false;
     void *p;
-    const struct request r = {bytes, 1, site};
+    const struct request r = {bytes, 1, site, true};
     if (bytes > HAK_SMALL_MAX) {
         p = route_large_of(&r, &zero);
     } else {
@@ -312,7 +314,7 @@ void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t sit
 {
     void *p;
     bool zero = false;
-    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site};
+    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site, false};
     struct hak_heap *heap = hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
         p = route_large_of(&r, &zero);

@@ -77,23 +77,22 @@ static void *huge_publish(const struct hak_whole *w, size_t asked_bytes, uint32_
 
 /* A range of at least `bytes` at a place of its own. When the system refuses, with all that was
  * kept given back. */
-static bool huge_try_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole *w,
-                          bool *zero)
+static bool huge_try_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w, bool *zero)
 {
     size_t align_superslabs = align <= HAK_SUPERSLAB_BYTES ? 1 : align >> HAK_SUPERSLAB_SHIFT;
     bytes = hak_round_up(bytes, HAK_SLOT_BYTES);
-    if (hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0)
+    if (hak_whole_take(bytes, align_superslabs, how, w, zero) == 0)
         return true;
     hak_whole_be_exact();
     hak_large_trim();
-    return hak_whole_take(bytes, align_superslabs, fresh_only, w, zero) == 0;
+    return hak_whole_take(bytes, align_superslabs, how, w, zero) == 0;
 }
 
-void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
+void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero)
 {
     struct hak_whole w;
     if (size_bytes > HAK_HUGE_MAX || align_bytes > HAK_HUGE_MAX ||
-        !huge_try_take(size_bytes, align_bytes, false, &w, zero))
+        !huge_try_take(size_bytes, align_bytes, how, &w, zero))
         return NULL;
     hak_add_relaxed(*zero ? &hak_large_counters.fresh : &hak_large_counters.reused, 1u);
     size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
@@ -132,7 +131,7 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
 {
     struct hak_whole to;
     bool zero;
-    if (!huge_try_take(bytes, 1, true, &to, &zero))
+    if (!huge_try_take(bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
     if (hak_os_move(hak_superslab_address(from->first), hak_superslab_address(to.first),
                     from->mapped_bytes, false) != 0) {
@@ -168,7 +167,7 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
 {
     struct hak_whole to;
     bool zero;
-    if (!huge_try_take(new_bytes, 1, true, &to, &zero))
+    if (!huge_try_take(new_bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
     if (hak_os_move(from, hak_superslab_address(to.first), from_bytes, true) != 0) {
         hak_whole_unmap(&to);

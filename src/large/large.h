@@ -27,9 +27,10 @@
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
 
 /* The same, and hak_large_free, for one of the threads that share a cache of runs: any number, best
- * one that few threads have; or HAK_NO_RUN_CACHE. */
+ * one that few threads have; or HAK_NO_RUN_CACHE. how: HAK_WHOLE_WRITTEN or 0, see pool.h. */
 #define HAK_NO_RUN_CACHE UINT_MAX
-void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero);
+void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, unsigned how,
+                           bool *zero);
 bool hak_large_free_near(unsigned number, void *p, uint32_t entry);
 /* What waits in these caches goes back to the pool. Returns the bytes. */
 size_t hak_large_flush_any(void);

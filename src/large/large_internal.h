@@ -31,7 +31,8 @@ struct large_counters {
 };
 extern struct large_counters hak_large_counters;
 
-void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
+/* how: as for hak_whole_take. */
+void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);
 /* The caller has taken the map entry away and so owns the block. */
 void hak_huge_free(size_t superslab);
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes);

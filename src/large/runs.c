@@ -158,7 +158,7 @@ static void *runs_try_resize(void *p, size_t new_bytes)
 
 void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
 {
-    return hak_large_alloc_near(HAK_NO_RUN_CACHE, size_bytes, align_bytes, zero);
+    return hak_large_alloc_near(HAK_NO_RUN_CACHE, size_bytes, align_bytes, 0, zero);
 }
 
 static bool runs_may_wait(unsigned slots)
@@ -166,12 +166,13 @@ static bool runs_may_wait(unsigned slots)
     return slots >= HAK_RUN_CACHE_LEAST_SLOTS && slots <= HAK_RUN_CACHE_MOST_SLOTS;
 }
 
-void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, bool *zero)
+void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, unsigned how,
+                           bool *zero)
 {
     const struct runs_request r = {size_bytes, align_bytes, 0};
     size_t align_slots = align_bytes <= HAK_SLOT_BYTES ? 1 : align_bytes >> HAK_SLOT_SHIFT;
     if (size_bytes > HAK_LARGE_MAX || align_slots > HAK_SLOTS / 2)
-        return hak_huge_alloc(size_bytes, align_bytes, zero);
+        return hak_huge_alloc(size_bytes, align_bytes, how, zero);
     size_t slot;
     unsigned slots = runs_slots_coloured(size_bytes, align_bytes);
     if (number != HAK_NO_RUN_CACHE && align_slots == 1 && runs_may_wait(slots) &&

@@ -159,10 +159,14 @@ struct hak_whole {
     size_t first, superslabs, mapped_bytes;
 };
 
+/* HAK_WHOLE_FRESH: from the system alone. HAK_WHOLE_WRITTEN: whoever reads it will have written it
+ * before. */
+enum { HAK_WHOLE_FRESH = 1, HAK_WHOLE_WRITTEN = 2 };
+
 /* A range of at least `bytes` (a multiple of a slot), beginning at a multiple of `align`
  * superslabs: retired ones first, best fit, or moved together; then from the system. *zero says
- * that it reads as zero, which it always does with fresh_only. Returns 0 or an errno. */
-int hak_whole_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole *w, bool *zero);
+ * that it reads as zero, which it always does with HAK_WHOLE_FRESH. Returns 0 or an errno. */
+int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w, bool *zero);
 /* The system has refused memory: from now on ranges are as long as they must be, not as they were.
  */
 void hak_whole_be_exact(void);

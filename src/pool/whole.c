@@ -39,10 +39,15 @@ static void whole_count_unmapped(size_t superslabs)
  * and did with those that it freed, tells which to expect: of each a few pages are looked at (a
  * call each), more of a larger one, in the first half, because what lies behind the bytes asked for
  * may have been given back. After so many that were in memory huge pages are asked for, and of
- * blocks that are freed one in 16 is looked at; after a page that was not, no longer. */
+ * blocks that are freed one in 16 is looked at; after a page that was not, no longer.
+ *
+ * A large block that did not have to be zero gets them without that. To use such memory here and
+ * there a program would have to keep in mind where it has written before; it fills it, all or from
+ * the beginning on, and what it touches for nothing is a huge page at most. */
 #define DENSE_LOOK_EVERY 16u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
+#define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
 
 static void whole_look(size_t first, size_t bytes)
 {
@@ -73,7 +78,7 @@ static void whole_learn(const struct hak_whole *w)
         whole_look(w->first, w->mapped_bytes);
 }
 
-/* From a block that the program still has. It got no huge pages. */
+/* From a block that the program still has. */
 static void whole_learn_of_last(void)
 {
     uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
@@ -81,17 +86,23 @@ static void whole_learn_of_last(void)
         whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SLOT_BYTES);
 }
 
+static bool whole_is_dense(const struct hak_whole *w, unsigned how)
+{
+    if (pool_knows_dense() || hak_pool_is_huge_early())
+        return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
+    return how & HAK_WHOLE_WRITTEN && pool_wants_huge_pages(w->superslabs * WRITTEN_SHARE);
+}
+
 /* What is to be mapped from the superslab number `from` of the range on. */
-static void whole_advise(const struct hak_whole *w, size_t from)
+static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
     char *at = hak_superslab_address(w->first) + skip;
-    if (pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)) &&
-        (pool_knows_dense() || hak_pool_is_huge_early()) && w->mapped_bytes > skip)
+    if (w->mapped_bytes > skip && whole_is_dense(w, how))
         hak_pool_ask_for_huge_pages(at, w->mapped_bytes - skip, at);
 }
 
-static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
+static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)
 {
     w->superslabs = whole_superslabs(bytes);
     w->mapped_bytes = bytes;
@@ -99,7 +110,7 @@ static int whole_take_fresh(size_t bytes, size_t align, struct hak_whole *w)
     if (error != 0)
         return error;
     whole_learn_of_last();
-    whole_advise(w, 0);
+    whole_advise(w, 0, how);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
@@ -137,7 +148,7 @@ static size_t whole_move_in(const struct hak_whole *w)
     return have;
 }
 
-static int whole_take_moved(size_t bytes, struct hak_whole *w, bool *zero)
+static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, bool *zero)
 {
     w->superslabs = whole_superslabs(bytes);
     w->mapped_bytes =
@@ -148,18 +159,18 @@ static int whole_take_moved(size_t bytes, struct hak_whole *w, bool *zero)
     size_t moved = whole_move_in(w);
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
-    whole_advise(w, moved);
+    whole_advise(w, moved, how);
     whole_count_mapped(w->superslabs - moved);
     *zero = moved == 0;
     return 0;
 }
 
-int hak_whole_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole *w, bool *zero)
+int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w, bool *zero)
 {
     size_t want = whole_superslabs(bytes);
     *zero = true;
-    if (align > 1 || fresh_only)
-        return whole_take_fresh(bytes, align, w);
+    if (align > 1 || how & HAK_WHOLE_FRESH)
+        return whole_take_fresh(bytes, align, how, w);
     if (hak_retired_take_run(want, want, &w->first) != 0) {
         w->superslabs = want;
         w->mapped_bytes = want * HAK_SUPERSLAB_BYTES;
@@ -167,9 +178,9 @@ int hak_whole_take(size_t bytes, size_t align, bool fresh_only, struct hak_whole
         *zero = false;
         return 0;
     }
-    if (whole_may_move() && whole_take_moved(bytes, w, zero) == 0)
+    if (whole_may_move() && whole_take_moved(bytes, how, w, zero) == 0)
         return 0;
-    return whole_take_fresh(bytes, align, w);
+    return whole_take_fresh(bytes, align, how, w);
 }
 
 /* What is not known to a record yet, or was: all slots of a superslab that lies in a huge block are
@@ -306,7 +317,7 @@ bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
     whole_count_mapped(need - have);
     w->superslabs = need;
     w->mapped_bytes = bytes;
-    whole_advise(w, have); /* as for the block's first pages */
+    whole_advise(w, have, 0); /* as for the block's first pages */
     return true;
 }
 

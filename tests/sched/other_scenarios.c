@@ -143,7 +143,7 @@ static void runs_run(unsigned who)
 {
     for (unsigned i = 0; i < 2; i++) {
         bool zero;
-        void *p = hak_large_alloc_near(0, LARGE_BYTES, 1, &zero);
+        void *p = hak_large_alloc_near(0, LARGE_BYTES, 1, 0, &zero);
         SCHED_CHECK(p != NULL, "out of memory");
         SCHED_CHECK(hak_large_free_near(0, p, hak_map_lookup(p)), "a block is not known");
         if (who == 2)

@@ -180,7 +180,7 @@ static void revive_run(unsigned who)
     if (who == 0) {
         struct hak_whole w;
         bool zero = false;
-        int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero);
+        int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
         SCHED_CHECK(error == 0, "error %d", error);
         slots_claim(w.first * HAK_SLOTS, HAK_SLOTS, zero);
         slots_give_up(w.first * HAK_SLOTS, HAK_SLOTS);
@@ -312,7 +312,7 @@ static void huge_run(unsigned who)
     }
     struct hak_whole w;
     bool zero = false;
-    int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero);
+    int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
     SCHED_CHECK(error == 0, "error %d", error);
     size_t slot = w.first * HAK_SLOTS;
     unsigned count = (unsigned)(w.mapped_bytes / HAK_SLOT_BYTES);

@@ -67,10 +67,35 @@ static void blocks_of_up_to_two_pages_are_not_looked_at(void **state)
     assert_true(dense_superslabs(5000, ENDS) >= SUPERSLABS / 2);
 }
 
+static bool first_block_is_dense(struct hak_heap *heap, unsigned cls)
+{
+    return hak_load_relaxed(&hak_superslab(hak_slot_of(allocate(heap, cls)) / HAK_SLOTS)->dense);
+}
+
+static void a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with(void **state)
+{
+    (void)state;
+    start();
+    hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
+    struct hak_heap *heap = open_thread();
+    struct hak_heap *small = open_thread();
+    const struct hak_class *c = hak_class(hak_class_of(1000));
+    assert_false(first_block_is_dense(heap, hak_class_of(500)));
+    for (unsigned i = 0; i < 2 * FROM_SUPERSLABS * HAK_SLOTS * c->blocks; i++)
+        allocate(heap, hak_class_of(1000));
+    assert_true(first_block_is_dense(heap, hak_class_of(200)));
+    assert_false(first_block_is_dense(heap, hak_class_of(BLOCK_BYTES)));
+    assert_false(first_block_is_dense(small, hak_class_of(200)));
+    verify_heaps();
+    close_thread(small);
+    close_thread(heap);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_that_are_written_as_a_whole_get_huge_pages),
     cmocka_unit_test(blocks_of_which_only_the_ends_are_used_do_not),
     cmocka_unit_test(nor_do_they_where_that_goes_for_some),
     cmocka_unit_test(blocks_of_up_to_two_pages_are_not_looked_at),
+    cmocka_unit_test(a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with),
 };
 UNIT_MAIN(tests)

@@ -21,6 +21,26 @@ static void the_first_call_of_all_works(void **state)
     release(p);
 }
 
+static uint64_t huge_pages_asked(void)
+{
+    struct hak_pool_stats stats;
+    hak_pool_stats(&stats);
+    return stats.huge_asked_total;
+}
+
+static void a_large_block_gets_huge_pages_unless_it_has_to_be_zero(void **state)
+{
+    (void)state;
+    uint64_t before = huge_pages_asked();
+    char *zeros = hak_heap_calloc(9 * MIB);
+    assert_non_null(zeros);
+    assert_int_equal(huge_pages_asked(), before);
+    char *written = allocate(9 * MIB);
+    assert_int_equal(huge_pages_asked(), before + 1);
+    release(written);
+    release(zeros);
+}
+
 static void a_thread_without_a_heap_gets_blocks_of_every_size_by_every_function(void **state)
 {
     (void)state;
@@ -401,6 +421,7 @@ static void trim_gives_back_all_that_is_free(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_call_of_all_works),
+    cmocka_unit_test(a_large_block_gets_huge_pages_unless_it_has_to_be_zero),
     cmocka_unit_test(a_thread_without_a_heap_gets_blocks_of_every_size_by_every_function),
     cmocka_unit_test(any_function_may_be_the_first),
     cmocka_unit_test(blocks_of_every_size_are_aligned_and_apart),

@@ -6,7 +6,7 @@
 static char *allocate_near(unsigned number, size_t bytes)
 {
     bool zero = true;
-    char *p = hak_large_alloc_near(number, bytes, 1, &zero);
+    char *p = hak_large_alloc_near(number, bytes, 1, 0, &zero);
     CHECK(p != NULL, "%zu bytes", bytes);
     if (p != NULL)
         p[0] = p[bytes - 1] = 1;
@@ -46,7 +46,7 @@ static void a_freed_run_serves_the_next_request_without_the_pool(void **state)
         assert_int_equal(hak_large_cached_slots(slot), 4);
         assert_int_equal(hak_map_lookup(p), 0);
         bool zero = true;
-        p = hak_large_alloc_near(3 + i * HAK_RUN_CACHES, 193 * KIB + 40 * i, 1, &zero);
+        p = hak_large_alloc_near(3 + i * HAK_RUN_CACHES, 193 * KIB + 40 * i, 1, 0, &zero);
         assert_int_equal(hak_slot_of(p), slot);
         assert_false(zero);
         assert_int_equal(cached_bytes(), 0);

@@ -33,7 +33,7 @@ static inline size_t acquire(unsigned count, unsigned align, unsigned label, boo
 static inline struct hak_whole take(size_t superslabs, bool *zero)
 {
     struct hak_whole w;
-    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, false, &w, zero), 0);
+    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, 0, &w, zero), 0);
     assert_int_equal(w.superslabs, superslabs);
     return w;
 }

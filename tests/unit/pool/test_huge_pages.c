@@ -159,6 +159,29 @@ static void a_huge_block_that_is_written_lets_the_next_have_huge_pages(void **st
     assert_true(hak_pool_has_huge_pages()); /* for slabs, too */
 }
 
+static uint64_t asked_by_a_block(size_t superslabs, unsigned how)
+{
+    struct hak_whole w;
+    bool zero;
+    uint64_t before = stats().huge_asked_total;
+    assert_int_equal(hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, how, &w, &zero), 0);
+    return stats().huge_asked_total - before;
+}
+
+static void a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(asked_by_a_block(4, 0), 0);
+    assert_int_equal(asked_by_a_block(3, HAK_WHOLE_WRITTEN), 0);
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 1);
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN | HAK_WHOLE_FRESH), 1);
+    assert_false(hak_pool_has_huge_pages()); /* nothing is known of what was done with them */
+    huge_pages_from(SIZE_MAX);
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
+}
+
 static void blocks_of_less_than_a_superslab_tell_too(void **state)
 {
     (void)state;
@@ -167,7 +190,7 @@ static void blocks_of_less_than_a_superslab_tell_too(void **state)
     bool zero;
     start();
     for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(hak_whole_take(BYTES, 1, true, &w, &zero), 0);
+        assert_int_equal(hak_whole_take(BYTES, 1, HAK_WHOLE_FRESH, &w, &zero), 0);
         assert_int_equal(samples(), i);
         memset(hak_superslab_address(w.first), 1, BYTES);
     }
@@ -272,6 +295,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(at_the_limit_what_will_be_used_up_gets_any_slots),
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
+    cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
     cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
     cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),

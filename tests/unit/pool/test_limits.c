@@ -48,8 +48,8 @@ static void kept_memory_goes_before_a_huge_block_is_refused(void **state)
     assert_int_equal(stats().retired_now, 2);
     struct hak_whole w;
     bool zero;
-    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES, 1, false, &w, &zero), ENOMEM);
-    assert_int_equal(hak_whole_take(2 * HAK_SUPERSLAB_BYTES, 1, false, &w, &zero), 0);
+    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), ENOMEM);
+    assert_int_equal(hak_whole_take(2 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
     assert_int_equal(superslabs_mapped(), 8);
     assert_false(hak_whole_try_extend(&w, 3 * HAK_SUPERSLAB_BYTES));
     release(slots[3], 32, RUN);
@@ -71,7 +71,7 @@ static void what_the_system_refuses_does_not_count_against_the_limit(void **stat
         bool zero;
         struct hak_whole w = {0};
         fake_os_fail_from(FAKE_ANY, 1 + k % 3, ENOMEM);
-        if (hak_whole_take(HAK_SUPERSLAB_BYTES, 1, true, &w, &zero) == 0) {
+        if (hak_whole_take(HAK_SUPERSLAB_BYTES, 1, HAK_WHOLE_FRESH, &w, &zero) == 0) {
             hak_whole_try_extend(&w, 2 * HAK_SUPERSLAB_BYTES);
             fake_os_fail_nothing();
             hak_whole_unmap(&w);
@@ -99,8 +99,7 @@ static void take_and_give_at_the_limit(unsigned index, void *argument)
         struct hak_whole w;
         unsigned count = 1u << unit_below(&r, 6);
         if (unit_below(&r, 3) == 0) {
-            if (hak_whole_take((1 + unit_below(&r, 3)) * HAK_SUPERSLAB_BYTES, 1, false, &w,
-                               &zero) == 0)
+            if (hak_whole_take((1 + unit_below(&r, 3)) * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero) == 0)
                 hak_whole_give(&w);
         } else if (hak_pool_acquire_any(count, 1, RUN, &slot, &zero) == 0) {
             release(slot, count, RUN);

@@ -121,7 +121,7 @@ static void pages_of_bitmaps_go_when_a_huge_block_takes_the_superslab(void **sta
     size_t slot = acquire(32, 1, 5, NULL);
     write_meta(slot / HAK_SLOTS);
     release(slot, 32, 5);
-    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES, 1, false, &w, &zero), 0);
+    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
     assert_int_equal(w.first, slot / HAK_SLOTS);
     assert_int_equal(resident_meta_pages(w.first), 1);
 }
@@ -168,7 +168,7 @@ static void a_block_that_grows_gets_huge_pages_if_its_first_ones_are(void **stat
     bool zero;
     start();
     hak_pool_configure(&(struct hak_pool_config){1000, SIZE_MAX, SECOND_NS, 0});
-    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES / 2, 1, false, &w, &zero), 0);
+    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES / 2, 1, 0, &w, &zero), 0);
     if (!has_huge_pages(hak_superslab_address(w.first)))
         skip(); /* a kernel without */
     assert_true(hak_whole_try_extend(&w, 8 * HAK_SUPERSLAB_BYTES));

@@ -480,13 +480,14 @@ static void the_end_of_a_range_is_mapped_when_it_is_kept(void **state)
     struct hak_whole w;
     start();
     configure(1000, SIZE_MAX, UINT64_MAX);
-    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, false, &w, &zero), 0);
+    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, 0, &w, &zero), 0);
     assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES);
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
     hak_whole_give(&w);
     assert_int_equal(stats().retired_now, 1); /* refused: the end goes */
     assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES);
-    assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, true, &w, &zero), 0);
+    assert_int_equal(
+        hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, HAK_WHOLE_FRESH, &w, &zero), 0);
     hak_whole_give(&w);
     assert_int_equal(stats().retired_now, 3);
     assert_int_equal(window_bytes(), 3 * HAK_SUPERSLAB_BYTES);
