@@ -74,7 +74,7 @@ hidden byte slot_has_one_owner;   /* whoever claims a slot finds it free */
 hidden byte not_while_purged;     /* nothing is acquired that is being purged or unmapped, or is */
 hidden byte class_under_claim;    /* kind and map entry of a slot change only while it is claimed */
 hidden byte zero_means_zero;      /* what is said to read as zero does */
-hidden byte retired_is_claimed;   /* all slots of what is put into the retired list are */
+hidden byte retired_is_claimed;   /* all slots of what is retired are */
 hidden byte empty_is_counted;     /* empty_now never falls below 0 and is right at the end */
 hidden byte emptied_is_retired;   /* at the end: no superslab is in use without a slot in use */
 hidden byte room_is_indexed;      /* at the end: a superslab with a free slot is in the index */
@@ -92,8 +92,7 @@ byte state[SUPERS];         /* struct hak_superslab.state: busy | dirty << SLOTS
 byte avail;                 /* struct hak_space_group.avail */
 byte taken;                 /* struct hak_space_group.taken, under the window's lock */
 byte kind[SUPERS * SLOTS];  /* map entries: 0, class + 1, or HUGE_KIND */
-byte retired[SUPERS];       /* the list of retired superslabs, oldest first, under one lock */
-byte retired_now;
+byte retired;               /* struct hak_space_group.retired */
 byte empty_now;             /* struct pool.empty_now */
 bool grow_lock;
 #if WARM

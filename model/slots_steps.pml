@@ -49,58 +49,67 @@ inline withdraw(s)
 
 /* --- retired superslabs --- */
 
-/* retired_unlink_locked of the oldest */
-inline unlink_oldest()
+/* retired_find: the newest or the oldest, by what their records say; so it may be any. NONE: there
+ * is none. */
+inline find_retired(s)
 {
-    retired_now--;
-    retired[0] = retired[1 % SUPERS];
     if
-    :: SUPERS > 2 -> retired[1 % SUPERS] = retired[2 % SUPERS]
-    :: else
-    fi;
-    retired[SUPERS - 1] = 0
+    :: has(retired, 0) -> s = 0
+    :: SUPERS > 1 && has(retired, 1) -> s = 1
+    :: SUPERS > 2 && has(retired, 2) -> s = 2
+    :: retired == 0 -> s = NONE
+    fi
 }
 
-/* hak_retired_try_take_newest, and hak_retired_take_run of one; s is NONE when there is none. */
-inline take_retired(s)
+/* retired_try_claim; s is NONE when another thread was faster. */
+inline claim_retired(s)
 {
-#if BROKEN == retired_taken_unlocked
-    s = (retired_now > 0 -> retired[retired_now - 1] : NONE);
-    atomic {
-        if :: s != NONE && retired_now > 0 -> retired_now--; retired[retired_now] = 0 :: else fi
-    };
-#else
     d_step {
         if
-        :: retired_now > 0 -> retired_now--; s = retired[retired_now]; retired[retired_now] = 0
+#if BROKEN == retired_taken_unlocked
+        :: s != NONE -> retired = retired & ~bit(s)
+#else
+        :: s != NONE && has(retired, s) -> retired = retired & ~bit(s)
+#endif
         :: else -> s = NONE
         fi
-    };
-#endif
+    }
+}
+
+/* hak_retired_try_take_newest, which tries until there is none, and hak_retired_take_run of one,
+ * which tries once; s is NONE when there is none. */
+inline take_retired(s)
+{
+    do
+    :: find_retired(s);
+       if
+       :: s == NONE -> break
+       :: s != NONE ->
+           claim_retired(s);
+           if
+           :: s != NONE -> break
+           :: s == NONE
+           :: s == NONE -> break
+           fi
+       fi
+    od;
+    skip; /* no jump into what follows */
     d_step {
         if :: s != NONE -> CHECK(not_while_purged, has(mapped, s) && purging[s] == 0) :: else fi
     }
 }
 
-/* retired_unmap of what retired_take_oldest took, outside of the lock. It is over a limit of count,
- * bytes or age, whatever the figures are. */
+/* retired_unmap of what retired_take_oldest took. It is over a limit of count, bytes or age, whatever
+ * the figures are. */
 inline evict(s)
 {
+    find_retired(s);
 #if BROKEN == unmap_before_removal
-    d_step { if :: retired_now > 0 -> s = retired[0]; purging[s] = ALL :: else -> s = NONE fi };
-    d_step {
-        if
-        :: s != NONE && retired_now > 0 && retired[0] == s -> unlink_oldest()
-        :: else -> s = NONE
-        fi
-    };
+    if :: s != NONE -> purging[s] = ALL :: else fi;
+    claim_retired(s);
 #else
-    d_step {
-        if
-        :: retired_now > 0 -> s = retired[0]; unlink_oldest(); purging[s] = ALL
-        :: else -> s = NONE
-        fi
-    };
+    claim_retired(s);
+    if :: s != NONE -> purging[s] = ALL :: else fi;
 #endif
     if
     :: s == NONE
@@ -125,9 +134,8 @@ inline retire(s)
 {
     d_step {
         CHECK(retired_is_claimed, has(mapped, s) && held[s] == ALL && busy_of(state[s]) == ALL);
-        CHECK(slot_has_one_owner, retired_now < SUPERS); /* each is in the list once */
-        retired[retired_now] = s;
-        retired_now++
+        CHECK(slot_has_one_owner, !has(retired, s));
+        retired = retired | bit(s)
     };
     if
 #if EVICT

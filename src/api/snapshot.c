@@ -70,8 +70,6 @@ static const struct control controls[] = {
     {"failures.map", FROM_SNAPSHOT(failures[HAK_FAILURE_MAP])},
     {"locks.pool_grow.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].acquired)},
     {"locks.pool_grow.contended", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].contended)},
-    {"locks.pool_retired.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_RETIRED].acquired)},
-    {"locks.pool_retired.contended", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_RETIRED].contended)},
     {"locks.window.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_WINDOW].acquired)},
     {"locks.window.contended", FROM_SNAPSHOT(locks[HAK_LOCK_WINDOW].contended)},
     {"locks.records.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_RECORDS].acquired)},
@@ -85,8 +83,8 @@ static const struct control controls[] = {
 _Static_assert(sizeof(size_t) == sizeof(uint64_t),
                "the members of a snapshot are all read as 64 bits");
 
-const char *const hak_lock_names[HAK_LOCK_COUNT] = {"pool_grow", "pool_retired", "window",
-                                                    "records",   "registry",     "heaps"};
+const char *const hak_lock_names[HAK_LOCK_COUNT] = {"pool_grow", "window", "records", "registry",
+                                                    "heaps"};
 
 const char *hak_control_name(unsigned index)
 {
@@ -103,7 +101,6 @@ uint64_t hak_control_value(const struct hak_snapshot *s, unsigned index)
 void hak_snapshot_sum(struct hak_snapshot *s)
 {
     s->locks[HAK_LOCK_POOL_GROW] = s->pool.grow_lock;
-    s->locks[HAK_LOCK_POOL_RETIRED] = s->pool.retired_lock;
     s->locks[HAK_LOCK_REGISTRY] = s->cache.registry_lock;
     s->locks[HAK_LOCK_HEAPS] = s->cache.heap_locks;
     s->live_bytes = s->cache.used_bytes + s->large.large_bytes + s->large.huge_bytes;

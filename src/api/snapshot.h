@@ -12,7 +12,6 @@
 /* The locks, those of all heaps as one. */
 enum hak_lock_name {
     HAK_LOCK_POOL_GROW,
-    HAK_LOCK_POOL_RETIRED,
     HAK_LOCK_WINDOW,
     HAK_LOCK_RECORDS,
     HAK_LOCK_REGISTRY,

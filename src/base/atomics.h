@@ -43,7 +43,9 @@
 #define hak_add_release(p, v) HAK_FETCH(add, p, v, release)
 #define hak_sub_relaxed(p, v) HAK_FETCH(sub, p, v, relaxed)
 #define hak_or_relaxed(p, v) HAK_FETCH(or, p, v, relaxed)
+#define hak_or_release(p, v) HAK_FETCH(or, p, v, release)
 #define hak_and_relaxed(p, v) HAK_FETCH(and, p, v, relaxed)
+#define hak_and_acquire(p, v) HAK_FETCH(and, p, v, acquire)
 #define hak_and_seq_cst(p, v) HAK_FETCH(and, p, v, seq_cst)
 
 /* Compare and swap; on failure *expected holds what was found, read relaxed unless the name says

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pool: acquire in stages, cheapest first, and release. Lock-free but for the last two stages. See
+ * pool: acquire in stages, cheapest first, and release. Lock-free but for the last stage. See
  * pool.h. */
 #include "os/probes.h"
 #include "os/trace.h"
@@ -374,7 +374,6 @@ void hak_pool_stats(struct hak_pool_stats *out)
     out->purged_slots_total = hak_load_relaxed(&hak_pool.purged_total);
     out->soft_cap_reclaims = hak_load_relaxed(&hak_pool.soft_cap_reclaims);
     hak_lock_add_counts(&hak_pool.grow_lock, &out->grow_lock);
-    hak_lock_add_counts(&hak_pool.retired_lock, &out->retired_lock);
     out->budget_bytes = hak_retired_budget_slots() * HAK_SLOT_BYTES;
     out->moved_pieces_total = hak_load_relaxed(&hak_pool.moved_total);
     out->huge_asked_total = hak_load_relaxed(&hak_pool.huge_asked_total);

@@ -41,13 +41,14 @@ enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED };
 struct hak_superslab {
     _Atomic(uint64_t) state;   /* busy | dirty << 32 */
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
-    uint32_t newer,
-        older; /* in the retired list (older also: of those begun): superslab + 1, 0 ends it */
-    _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
-    _Atomic(bool) was_purged;      /* since it was mapped */
-    _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
-    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
-    _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
+    uint32_t
+        older; /* in the lists of those begun and of those postponed: superslab + 1; 0 ends it */
+    _Atomic(uint32_t) retired_order; /* how many had been retired before, modulo 2^32 */
+    _Atomic(bool) dense;             /* for huge pages: only slots that will be used up go here */
+    _Atomic(bool) was_purged;        /* since it was mapped */
+    _Atomic(uint8_t) huge_pages;     /* HAK_HUGE_* */
+    _Atomic(bool) has_bits;          /* slabs were here: the meta has pages behind their records */
+    _Atomic(uint64_t) released_ns;   /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
@@ -102,7 +103,7 @@ struct hak_pool_stats {
     uint64_t empty_slots_now, purged_slots_total;
     uint64_t budget_bytes;      /* what may be kept at the moment */
     uint64_t soft_cap_reclaims; /* times that a class was over its cap when it wanted more */
-    struct hak_lock_counts grow_lock, retired_lock;
+    struct hak_lock_counts grow_lock;
     uint64_t moved_pieces_total; /* of huge blocks put together from retired superslabs */
     uint64_t huge_asked_total, huge_dear_total; /* see huge_pages.c */
 };

@@ -6,9 +6,7 @@
 #include "pool/pool.h"
 
 struct pool {
-    struct hak_lock grow_lock;    /* one thread at a time asks the system for memory */
-    struct hak_lock retired_lock; /* the list below; inside grow_lock where both are held */
-    uint32_t newest, oldest;      /* superslab + 1 */
+    struct hak_lock grow_lock; /* one thread at a time asks the system for memory */
     uint32_t
         partial; /* superslabs that are mapped in part, linked by `older`; + 1; under grow_lock */
     struct {     /* struct hak_pool_config, each of its own: may change while others read */

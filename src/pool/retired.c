@@ -2,9 +2,10 @@
  *
  * pool: what is kept although nobody uses it, how much that may be, and how it goes back.
  *
- * - Retired superslabs: mapped, all 32 slots claimed; one list, newest first, and a bit each beside
- *   the window, in which runs of neighbours are found. Runs of slots, slabs and huge blocks all
- * take from them.
+ * - Retired superslabs: mapped, all 32 slots claimed; a bit each beside the window, in which runs
+ * of neighbours are found. Whoever clears the bit owns the superslab. Runs of slots, slabs and huge
+ *   blocks all take from them. The newest and the oldest are searched for: there are hardly ever
+ *   many, and what is done with one takes longer.
  * - EMPTY slots of superslabs in which other slots are in use.
  *
  * Both together may be an eighth of what is in use, at least 1 MiB, and what experience adds to
@@ -18,8 +19,7 @@
  * configured age (EMPTY slots: four times that, while no experience is needed to keep so much), at
  * the next tick.
  *
- * Whoever takes a superslab out of the list owns it alone, so the system is called without a lock.
- * See pool.h. */
+ * Nothing here takes a lock. See pool.h. */
 #include "os/probes.h"
 #include "os/trace.h"
 #include "pool/pool_internal.h"
@@ -178,81 +178,45 @@ void hak_retired_regret(size_t slots)
                       hak_min(extra, kept_extra_most_slots(most, all_regretted)));
 }
 
-/* --- the list --- */
+/* --- which ones are retired: a bit each --- */
 
 static _Atomic(uint64_t) *retired_word(size_t superslab)
 {
     return &hak_space_groups()[superslab / 64].retired;
 }
 
-static void retired_link_locked(size_t superslab, uint64_t now)
+/* The caller owns all slots, and does not any more. Whoever clears the bit does. */
+static void retired_set(size_t superslab)
 {
-    struct hak_superslab *s = hak_superslab(superslab);
-    hak_store_relaxed(&s->released_ns, now);
-    s->newer = 0;
-    s->older = hak_pool.newest;
-    if (hak_pool.newest != 0)
-        hak_superslab(hak_pool.newest - 1)->newer = (uint32_t)superslab + 1;
-    else
-        hak_pool.oldest = (uint32_t)superslab + 1;
-    hak_pool.newest = (uint32_t)superslab + 1;
-    hak_count_owner(retired_word(superslab), 1ull << (superslab % 64));
-    hak_count_owner(&hak_pool.retired_now, (size_t)1);
+    hak_add_relaxed(&hak_pool.retired_now, (size_t)1); /* first: never less than there are bits */
+    /* ORDER: [retired] what the caller did to the superslab is over */
+    hak_or_release(retired_word(superslab), 1ull << (superslab % 64));
 }
 
-static void retired_unlink_locked(size_t superslab)
+static bool retired_try_claim(size_t superslab)
 {
-    struct hak_superslab *s = hak_superslab(superslab);
-    if (s->newer != 0)
-        hak_superslab(s->newer - 1)->older = s->older;
-    else
-        hak_pool.newest = s->older;
-    if (s->older != 0)
-        hak_superslab(s->older - 1)->newer = s->newer;
-    else
-        hak_pool.oldest = s->newer;
-    hak_count_owner(retired_word(superslab), -(1ull << (superslab % 64)));
-    hak_count_owner(&hak_pool.retired_now, (size_t)-1);
-}
-
-void hak_retired_put(size_t first, size_t superslabs)
-{
-    hak_retired_put_at(first, superslabs, hak_os_now_ns());
-}
-
-void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns)
-{
-    HAK_PROBE2(retire, first, superslabs);
-    HAK_TRACE(HAK_TRACE_LRU, "event", "keep", {"superslab", first}, {"count", superslabs});
-    hak_lock(&hak_pool.retired_lock);
-    for (size_t i = superslabs; i-- > 0;)
-        retired_link_locked(first + i, time_ns);
-    hak_unlock(&hak_pool.retired_lock);
-    hak_add_relaxed(&hak_pool.retired_total, superslabs);
-    hak_pool_tick_any();
-    hak_retired_enforce();
-}
-
-bool hak_retired_try_take_newest(size_t *superslab)
-{
-    if (hak_load_relaxed(&hak_pool.retired_now) == 0)
+    uint64_t bit = 1ull << (superslab % 64);
+    /* ORDER: [retired] */
+    if (!(hak_and_acquire(retired_word(superslab), ~bit) & bit))
         return false;
-    hak_lock(&hak_pool.retired_lock);
-    bool found = hak_pool.newest != 0;
-    if (found) {
-        *superslab = hak_pool.newest - 1;
-        retired_unlink_locked(*superslab);
-    }
-    hak_unlock(&hak_pool.retired_lock);
-    if (!found)
-        return false;
-    hak_add_relaxed(&hak_pool.revived_total, 1u);
-    HAK_TRACE(HAK_TRACE_LRU, "event", "reuse", {"superslab", *superslab}, {"count", 1});
+    hak_sub_relaxed(&hak_pool.retired_now, (size_t)1);
     return true;
 }
 
+/* The first retired superslab at or after `from`; `end` if there is none. */
+static size_t retired_next(size_t from, size_t end)
+{
+    while (from < end) {
+        uint64_t bits = hak_load_relaxed(retired_word(from)) >> (from % 64);
+        if (bits != 0)
+            return hak_min(from + hak_ctz64(bits), end);
+        from += 64 - from % 64;
+    }
+    return end;
+}
+
 /* The length of the run of retired superslabs that begins at `first`. */
-static size_t retired_run_locked(size_t first, size_t end)
+static size_t retired_run(size_t first, size_t end)
 {
     size_t at = first;
     while (at < end) {
@@ -264,30 +228,74 @@ static size_t retired_run_locked(size_t first, size_t end)
     return end - first;
 }
 
-/* The first retired superslab at or after `from`; `end` if there is none. */
-static size_t retired_next_locked(size_t from, size_t end)
+static uint32_t retired_order(size_t superslab)
 {
-    while (from < end) {
-        uint64_t bits = hak_load_relaxed(retired_word(from)) >> (from % 64);
-        if (bits != 0)
-            return hak_min(from + hak_ctz64(bits), end);
-        from += 64 - from % 64;
+    return hak_load_relaxed(&hak_superslab(superslab)->retired_order);
+}
+
+/* The one that was retired last, or first; of those that were together the lowest, or the highest.
+ * False: there is none. */
+static bool retired_find(bool last, size_t *superslab)
+{
+    bool found = false;
+    uint32_t best = 0;
+    size_t end = hak_space_high_water();
+    for (size_t i = retired_next(0, end); i < end; i = retired_next(i + 1, end)) {
+        uint32_t order = retired_order(i);
+        int32_t later = (int32_t)(order - best);
+        if (found && (last ? later <= 0 : later > 0))
+            continue;
+        found = true;
+        best = order;
+        *superslab = i;
     }
-    return end;
+    return found;
+}
+
+void hak_retired_put(size_t first, size_t superslabs)
+{
+    hak_retired_put_at(first, superslabs, hak_os_now_ns());
+}
+
+void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns)
+{
+    HAK_PROBE2(retire, first, superslabs);
+    HAK_TRACE(HAK_TRACE_LRU, "event", "keep", {"superslab", first}, {"count", superslabs});
+    uint32_t order = (uint32_t)hak_add_relaxed(&hak_pool.retired_total, superslabs);
+    for (size_t i = first; i < first + superslabs; i++) {
+        hak_store_relaxed(&hak_superslab(i)->released_ns, time_ns);
+        hak_store_relaxed(&hak_superslab(i)->retired_order, order);
+        retired_set(i);
+    }
+    hak_pool_tick_any();
+    hak_retired_enforce();
+}
+
+bool hak_retired_try_take_newest(size_t *superslab)
+{
+    if (hak_load_relaxed(&hak_pool.retired_now) == 0)
+        return false;
+    do {
+        if (!retired_find(true, superslab))
+            return false;
+    } while (!retired_try_claim(*superslab));
+    hak_add_relaxed(&hak_pool.revived_total, 1u);
+    HAK_TRACE(HAK_TRACE_LRU, "event", "reuse", {"superslab", *superslab}, {"count", 1});
+    return true;
 }
 
 /* The shortest run of at least `want`, else the longest. Returns its length. */
-static size_t retired_best_locked(size_t want, size_t *first)
+static size_t retired_best(size_t want, size_t *first)
 {
     size_t best = 0;
     size_t end = hak_space_high_water();
-    for (size_t at = retired_next_locked(0, end); at < end;) {
-        size_t run = retired_run_locked(at, end);
+    for (size_t at = retired_next(0, end); at < end;) {
+        size_t run = retired_run(at, end);
         if (best < want ? run > best : run >= want && run < best) {
             best = run;
             *first = at;
         }
-        at = retired_next_locked(at + run, end);
+        at = retired_next(at + run, end);
     }
     return best;
 }
@@ -296,39 +304,33 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
 {
     if (hak_load_relaxed(&hak_pool.retired_now) < least)
         return 0;
-    hak_lock(&hak_pool.retired_lock);
-    size_t run = hak_min(retired_best_locked(want, first), want);
-    if (run < least)
-        run = 0;
-    for (size_t i = 0; i < run; i++)
-        retired_unlink_locked(*first + i);
-    hak_unlock(&hak_pool.retired_lock);
-    hak_retired_forget_slabs(*first, run);
-    hak_add_relaxed(&hak_pool.revived_total, run);
-    return run;
+    size_t run = hak_min(retired_best(want, first), want);
+    size_t have = 0;
+    while (have < run && retired_try_claim(*first + have))
+        have++;
+    if (have < least) /* the run is too short, or others have taken of it meanwhile */
+        while (have != 0)
+            retired_set(*first + --have);
+    hak_retired_forget_slabs(*first, have);
+    hak_add_relaxed(&hak_pool.revived_total, have);
+    return have;
 }
 
 /* --- back to the system --- */
 
-/* Takes the oldest superslab out, and neighbours that came with it, `most` at most. Returns how
+/* Takes the oldest superslab, and those below it that came with it, `most` at most. Returns how
  * many. */
-static size_t retired_take_oldest(size_t most, uint64_t before_ns, size_t *first)
+static size_t retired_take_oldest(size_t most, size_t *first)
 {
-    hak_lock(&hak_pool.retired_lock);
+    size_t last;
     size_t run = 0;
-    uint32_t oldest = hak_pool.oldest;
-    while (oldest != 0 && before_ns < POOL_NEVER_USED_NS &&
-           hak_load_relaxed(&hak_superslab(oldest - 1)->released_ns) == POOL_NEVER_USED_NS)
-        oldest = hak_superslab(oldest - 1)->newer;
-    if (oldest != 0 && most != 0) {
-        *first = oldest - 1;
-        uint64_t since = hak_load_relaxed(&hak_superslab(*first)->released_ns);
-        size_t end = *first + hak_min(hak_space_high_water() - *first, most);
-        size_t all = since < before_ns ? retired_run_locked(*first, end) : 0;
-        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
-            retired_unlink_locked(*first + run++);
+    while (run == 0 && most != 0 && retired_find(false, &last)) {
+        uint32_t order = retired_order(last);
+        while (run < most && run <= last && retired_order(last - run) == order &&
+               retired_try_claim(last - run))
+            run++;
+        *first = last + 1 - run;
     }
-    hak_unlock(&hak_pool.retired_lock);
     return run;
 }
 
@@ -398,7 +400,7 @@ void hak_retired_enforce(void)
     size_t excess;
     while ((excess = retired_excess()) != 0) {
         size_t first;
-        size_t run = retired_take_oldest(excess, UINT64_MAX, &first);
+        size_t run = retired_take_oldest(excess, &first);
         if (run == 0)
             break;
         retired_unmap(first, run);
@@ -410,6 +412,24 @@ void hak_retired_enforce(void)
         hak_retired_evicted(hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX));
 }
 
+/* All that were retired before. Returns the bytes. */
+static size_t retired_unmap_older(uint64_t before_ns)
+{
+    size_t bytes = 0;
+    size_t end = hak_space_high_water();
+    for (size_t at = retired_next(0, end); at < end; at = retired_next(at, end)) {
+        size_t run = 0;
+        while (at + run < end &&
+               hak_load_relaxed(&hak_superslab(at + run)->released_ns) < before_ns &&
+               retired_try_claim(at + run))
+            run++;
+        if (run != 0)
+            bytes += retired_unmap(at, run);
+        at += run + 1;
+    }
+    return bytes;
+}
+
 void hak_retired_tick(uint64_t now)
 {
     uint64_t next = hak_load_relaxed(&hak_pool.next_tick_ns);
@@ -417,13 +437,7 @@ void hak_retired_tick(uint64_t now)
     if (now < next || !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
         return;
     hak_whole_unmap_postponed();
-    size_t first;
-    size_t run;
-    size_t aged = 0;
-    while ((run = retired_take_oldest(SIZE_MAX, now - hak_min(now, age), &first)) != 0) {
-        retired_unmap(first, run);
-        aged += run * HAK_SLOTS;
-    }
+    size_t aged = retired_unmap_older(now - hak_min(now, age)) / HAK_SLOT_BYTES;
     bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
     uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
     aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
@@ -444,10 +458,7 @@ size_t hak_pool_trim(void)
 {
     size_t bytes = hak_whole_unmap_postponed();
     hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
-    size_t first;
-    size_t run;
-    while ((run = retired_take_oldest(SIZE_MAX, UINT64_MAX, &first)) != 0)
-        bytes += retired_unmap(first, run);
+    bytes += retired_unmap_older(UINT64_MAX);
     return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX) * HAK_SLOT_BYTES;
 }
 
@@ -455,11 +466,8 @@ void hak_pool_fork_child(void)
 {
     if (hak_lock_recover(&hak_pool.grow_lock))
         hak_pool.partial = 0;
-    if (!hak_lock_recover(&hak_pool.retired_lock))
-        return;
-    hak_pool.newest = hak_pool.oldest = 0;
-    hak_store_relaxed(&hak_pool.postponed, 0u);
-    hak_store_relaxed(&hak_pool.retired_now, (size_t)0);
+    size_t retired = 0; /* other threads may have been about to count */
     for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
-        hak_store_relaxed(&hak_space_groups()[g].retired, (uint64_t)0);
+        retired += hak_popcount64(hak_load_relaxed(&hak_space_groups()[g].retired));
+    hak_store_relaxed(&hak_pool.retired_now, retired);
 }

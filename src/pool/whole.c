@@ -215,10 +215,11 @@ static void whole_postpone(size_t first, size_t superslabs, size_t mapped_bytes)
     struct hak_superslab *s = hak_superslab(first);
     s->huge.superslabs = (uint32_t)superslabs;
     s->huge.mapped_bytes = mapped_bytes;
-    hak_lock(&hak_pool.retired_lock);
-    s->older = hak_load_relaxed(&hak_pool.postponed);
-    hak_store_relaxed(&hak_pool.postponed, (uint32_t)first + 1);
-    hak_unlock(&hak_pool.retired_lock);
+    uint32_t before = hak_load_relaxed(&hak_pool.postponed);
+    do {
+        s->older = before;
+        /* ORDER: [postponed] the record is whole */
+    } while (!hak_cas_release(&hak_pool.postponed, &before, (uint32_t)first + 1));
 }
 
 static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes)
@@ -241,10 +242,7 @@ size_t hak_whole_unmap_postponed(void)
     if (HAK_LIKELY(hak_load_relaxed(&hak_pool.postponed) == 0))
         return 0;
     size_t before = hak_load_relaxed(&hak_pool.unmapped_total);
-    hak_lock(&hak_pool.retired_lock);
-    uint32_t link = hak_load_relaxed(&hak_pool.postponed);
-    hak_store_relaxed(&hak_pool.postponed, 0u);
-    hak_unlock(&hak_pool.retired_lock);
+    uint32_t link = hak_exchange_acquire(&hak_pool.postponed, 0u); /* ORDER: [postponed] */
     while (link != 0) {
         struct hak_superslab *s = hak_superslab(link - 1);
         size_t first = link - 1;

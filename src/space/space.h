@@ -66,7 +66,7 @@ struct hak_space {           /* all but slots written once, at the start */
 struct hak_space_group {
     _Atomic(uint64_t) taken;   /* written under the space lock */
     _Atomic(uint64_t) avail;   /* superslabs that may have a free slot; the pool's, lock-free */
-    _Atomic(uint64_t) retired; /* the pool's, written under its lock */
+    _Atomic(uint64_t) retired; /* the pool's */
 };
 
 extern HAK_HIDDEN struct hak_space hak_space;

@@ -171,7 +171,7 @@ class TestStats(CommandCase):
         self.assertEqual(len(failures["last"]), 2)
         self.assertTrue(failures["last"][1].startswith(f"allocation of {1 << 45} bytes failed: "))
         self.assertEqual(set(stats["locks"]),
-                         {"pool_grow", "pool_retired", "window", "records", "registry", "heaps"})
+                         {"pool_grow", "window", "records", "registry", "heaps"})
         self.assertTrue(all(set(lock) == {"acquired", "contended"} for lock in stats["locks"].values()))
 
     def test_reports_at_exit(self) -> None:

@@ -52,38 +52,23 @@ MISTAKES = (
             "pool/empty.c", ((
                 "if (slots != hak_popcount64(empty) || !hak_pool_try_retire(superslab, state))",
                 "if (slots != hak_popcount64(empty) || state != 0 || slots != 0)"),), "slots_purge"),
-    Mistake("unmap_before_removal", "an old superslab is unmapped while it is in the list still", "pool/retired.c", ((
-        """        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
-            retired_unlink_locked(*first + run++);
-    }
-    hak_unlock(&hak_pool.retired_lock);
+    Mistake("unmap_before_removal", "an old superslab is unmapped while its bit is set still", "pool/retired.c", ((
+        """               retired_try_claim(last - run))
 """,
-        """        while (run < all && hak_load_relaxed(&hak_superslab(*first + run)->released_ns) == since)
-            run++;
-    }
-    hak_unlock(&hak_pool.retired_lock);
-    hak_lock(&hak_pool.retired_lock);
-    for (size_t i = 0; i < run; i++)
-        retired_unlink_locked(*first + i);
-    hak_unlock(&hak_pool.retired_lock);
-"""),), "slots_evict"),
-    Mistake("retired_taken_unlocked", "the newest retired superslab is looked up without the lock", "pool/retired.c", ((
-        """    hak_lock(&hak_pool.retired_lock);
-    bool found = hak_pool.newest != 0;
-    if (found) {
-        *superslab = hak_pool.newest - 1;
-        retired_unlink_locked(*superslab);
-    }
-    hak_unlock(&hak_pool.retired_lock);
+        """               (hak_load_relaxed(retired_word(last - run)) >> ((last - run) % 64) & 1))
+"""), (
+        """    hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
 """,
-        """    uint32_t newest = hak_pool.newest;
-    bool found = newest != 0;
-    hak_lock(&hak_pool.retired_lock);
-    if (found) {
-        *superslab = newest - 1;
-        retired_unlink_locked(*superslab);
-    }
-    hak_unlock(&hak_pool.retired_lock);
+        """    for (size_t i = first; i < first + superslabs; i++)
+        retired_try_claim(i);
+    hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
+""")), "slots_evict"),
+    Mistake("retired_taken_unlocked",
+            "a retired superslab is found, and its bit cleared without a look at what it was", "pool/retired.c", ((
+                """    if (!(hak_and_acquire(retired_word(superslab), ~bit) & bit))
+        return false;
+""",
+                """    hak_and_acquire(retired_word(superslab), ~bit);
 """),), "slots_retire"),
     Mistake("withdraw_without_recheck", "a full superslab leaves the index; its state is not looked at again",
             "pool/acquire.c", ((
@@ -174,32 +159,28 @@ MISTAKES = (
             """    return s;
 """)), "blocks_adopt"),
     Mistake("retired_popped_by_cas",
-            "the newest retired superslab is popped as from a lock-free stack: link read, then newest compared "
-            "and set; ABA", "pool/retired.c", ((
-                """    hak_lock(&hak_pool.retired_lock);
-    bool found = hak_pool.newest != 0;
-    if (found) {
-        *superslab = hak_pool.newest - 1;
-        retired_unlink_locked(*superslab);
-    }
-    hak_unlock(&hak_pool.retired_lock);
+            "retired superslabs are a stack: link read, then the top compared and set; ABA", "pool/retired.c", ((
+                """    hak_add_relaxed(&hak_pool.retired_now, (size_t)1); /* first: never less than there are bits */
 """,
-                """    bool found = false;
-    while (!found) {
-        uint32_t newest = hak_pool.newest;
-        if (newest == 0)
-            break;
-        uint32_t older = hak_superslab(newest - 1)->older;
-        hak_lock(&hak_pool.retired_lock); /* the compare-and-swap */
-        found = hak_pool.newest == newest;
-        if (found) {
-            *superslab = newest - 1;
-            retired_unlink_locked(*superslab);
-            hak_pool.newest = older;
-        }
-        hak_unlock(&hak_pool.retired_lock);
-    }
-"""),), "slots_pop", strong=True),
+                """    hak_add_relaxed(&hak_pool.retired_now, (size_t)1);
+    uint32_t top = hak_load_relaxed(&hak_pool.dense_given); /* the stack's, nobody else's here */
+    do
+        hak_superslab(superslab)->older = top;
+    while (!hak_cas_release(&hak_pool.dense_given, &top, (uint32_t)superslab + 1));
+"""), (
+                """    do {
+        if (!retired_find(true, superslab))
+            return false;
+    } while (!retired_try_claim(*superslab));
+""",
+                """    uint32_t top = hak_load_acquire(&hak_pool.dense_given);
+    do {
+        if (top == 0)
+            return false;
+    } while (!hak_cas_acquire(&hak_pool.dense_given, &top, hak_superslab(top - 1)->older));
+    *superslab = top - 1;
+    retired_try_claim(*superslab);
+""")), "slots_pop", strong=True),
     Mistake("inbox_taken_by_store", "the inbox is loaded, then emptied by a store", "cache/remote.c", ((
         "    return hak_exchange_acq_rel(&heap->inbox, NULL); /* ORDER: [inbox-list] */\n",
         "    struct hak_message *all = hak_load_acquire(&heap->inbox);\n"

@@ -47,6 +47,8 @@ FORKED = kept("not run: the simulated system has no page that a fork wipes; the 
               "release and acquire hand on what one of them has made good")
 FORK_PAGE = kept("not run: the simulated system has no page that a fork wipes; who finds the page reads it through the pointer that "
                  "was found, which all machines but the Alpha keep in order")
+POSTPONED = kept("not run: no scenario refuses both to unmap a huge block and the records for its slots; its length passes from "
+                 "the thread that freed it to the one that tries again")
 PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
                "by plain release and acquire")
 
@@ -105,6 +107,10 @@ ORDERS = {
     "pool/grow.c grow_publish store_seq_cst -> relaxed": by("slots_evict"),
     "pool/grow.c grow_map_to_locked and_seq_cst -> acq_rel": by("slots_index_grow"),
     "pool/grow.c grow_map_to_locked and_seq_cst -> relaxed": by("slots_index_grow"),
+    "pool/retired.c retired_set or_release -> relaxed": by("slots_evict"),
+    "pool/retired.c retired_try_claim and_acquire -> relaxed": by("slots_evict"),
+    "pool/whole.c whole_postpone cas_release -> relaxed": POSTPONED,
+    "pool/whole.c hak_whole_unmap_postponed exchange_acquire -> relaxed": POSTPONED,
     "pool/retired.c hak_retired_offer_slots store_seq_cst -> release": by("slots_refused"),
     "pool/retired.c hak_retired_offer_slots store_seq_cst -> relaxed": by("slots_refused"),
     "pool/empty.c purge_superslab cas_acquire -> relaxed": by("slots_purge"),

@@ -72,19 +72,18 @@ void slots_keep_busy(unsigned count)
 
 static bool pool_has_retired(size_t superslab)
 {
-    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older)
-        if (link - 1 == superslab)
-            return true;
-    return false;
+    return hak_load_relaxed(&hak_space_groups()[superslab / 64].retired) >> (superslab % 64) & 1;
 }
 
 static size_t pool_count_retired(void)
 {
     size_t retired = 0;
-    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older) {
-        SCHED_CHECK(++retired <= 64, "the list of retired superslabs goes round");
-        SCHED_CHECK(pool_busy(hak_load_relaxed(&hak_superslab(link - 1)->state)) == POOL_ALL,
-                    "superslab %u is retired, and slots are free", link - 1);
+    for (size_t i = 0; i < hak_space_high_water(); i++) {
+        if (!pool_has_retired(i))
+            continue;
+        retired++;
+        SCHED_CHECK(pool_busy(hak_load_relaxed(&hak_superslab(i)->state)) == POOL_ALL,
+                    "superslab %zu is retired, and slots are free", i);
     }
     return retired;
 }
@@ -94,7 +93,7 @@ void pool_verify(size_t in_use)
     size_t retired = pool_count_retired();
     size_t empty = 0;
     size_t busy = 0;
-    SCHED_CHECK(retired == hak_load_relaxed(&hak_pool.retired_now), "%zu in the list", retired);
+    SCHED_CHECK(retired == hak_load_relaxed(&hak_pool.retired_now), "%zu are retired", retired);
     for (size_t i = 0; i < hak_space_high_water(); i++) {
         if (!hak_space_is_taken(i) || pool_has_retired(i))
             continue;

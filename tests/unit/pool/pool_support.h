@@ -92,8 +92,8 @@ static inline unsigned verify_pool(void)
     unsigned busy = 0;
     size_t bytes = 0;
     size_t retired = 0;
-    for (uint32_t link = hak_pool.newest; link != 0; link = hak_superslab(link - 1)->older)
-        retired++;
+    for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
+        retired += hak_popcount64(hak_load_relaxed(&hak_space_groups()[g].retired));
     assert_int_equal(retired, stats().retired_now);
     for (size_t i = 0; i < hak_space_high_water(); i++) {
         if (!hak_space_is_taken(i))
