@@ -115,7 +115,7 @@ static void sampled_blocks(struct hak_json *j, const struct hak_survey *survey,
     }
     for (size_t i = 0; i < survey->superslab_count; i++) {
         const struct hak_superslab_seen *s = &survey->superslabs[i];
-        sampled_block(j, p, base + s->number * HAK_SUPERSLAB_BYTES, &s->sample);
+        sampled_block(j, p, base + s->number * HAK_SUPERSLAB_BYTES + s->front_bytes, &s->sample);
     }
     hak_json_close(j, '[');
 }

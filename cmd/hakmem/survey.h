@@ -93,7 +93,7 @@ struct hak_superslab_seen {
     enum hak_superslab_state state;
     bool quarantine, huge_pages;
     struct hak_sample_seen sample;
-    uint64_t asked_bytes, front_bytes; /* of a huge block */
+    uint64_t asked_bytes, front_bytes; /* of a huge block, as of a large one */
     uint64_t released_ns;              /* 0: never; UINT64_MAX - 1: kept before it was ever used */
     uint64_t resident_bytes;
     uint8_t slot_state[HAK_SLOTS];

@@ -284,10 +284,12 @@ static size_t walk_whole(struct walk *w, size_t number, enum hak_superslab_state
     seen->released_ns = 0;
     const struct hak_note *note = &record->huge.note;
     seen->asked_bytes = note->bytes;
+    if (state == HAK_SUPERSLAB_HUGE)
+        seen->front_bytes = hak_load_relaxed(&record->huge_colour);
     if (state == HAK_SUPERSLAB_HUGE && walk_has_samples(w))
-        seen->sample = (struct hak_sample_seen){bytes, note->bytes, note->how};
+        seen->sample = (struct hak_sample_seen){bytes - seen->front_bytes, note->bytes, note->how};
     else
-        seen->front_bytes = note->front_bytes;
+        seen->front_bytes += note->front_bytes;
     seen->quarantine =
         (w->map[number * HAK_SLOTS] & HAK_KIND_MASK) == (HAK_KIND_HUGE | HAK_KIND_KEPT);
     return superslabs;

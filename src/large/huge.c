@@ -61,10 +61,22 @@ static void huge_forget_slack(struct hak_superslab *r)
     r->huge.slack_slots = 0;
 }
 
+uint32_t hak_huge_colour(size_t superslab)
+{
+    return hak_load_relaxed(&hak_superslab(superslab)->huge_colour);
+}
+
+static void *huge_address(size_t superslab)
+{
+    return hak_superslab_address(superslab) + hak_huge_colour(superslab);
+}
+
 /* Makes a range known as a block. */
-static void *huge_publish(const struct hak_whole *w, size_t asked_bytes, uint32_t slack_slots)
+static void *huge_publish(const struct hak_whole *w, uint32_t colour, size_t asked_bytes,
+                          uint32_t slack_slots)
 {
     struct hak_superslab *r = huge_record(w->first);
+    hak_store_relaxed(&r->huge_colour, colour);
     r->huge.mapped_bytes = w->mapped_bytes;
     r->huge.superslabs = (uint32_t)w->superslabs;
     r->huge.slack_slots = slack_slots;
@@ -72,7 +84,23 @@ static void *huge_publish(const struct hak_whole *w, size_t asked_bytes, uint32_
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
                       HAK_KIND_HUGE); /* ORDER: [large-entry] */
-    return hak_superslab_address(w->first);
+    return huge_address(w->first);
+}
+
+/* What has to be mapped for a block. One that leaves no room for a colour gets a slot more, of
+ * which a page at most is ever touched; not where memory is short, and not if that slot would be
+ * the first of a superslab, unless the block has many: once it is freed all of it counts as kept.
+ */
+#define SUPERSLAB_MORE_FROM_BYTES (4 * HAK_SUPERSLAB_BYTES)
+
+static size_t huge_bytes(size_t size_bytes, size_t align_bytes)
+{
+    size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
+    bool full = bytes - size_bytes < HAK_COLOUR_ROOM_BYTES;
+    bool may_grow = bytes % HAK_SUPERSLAB_BYTES != 0 || bytes >= SUPERSLAB_MORE_FROM_BYTES;
+    return full && may_grow && align_bytes <= HAK_COLOUR_MOST_ALIGN && !hak_whole_is_exact()
+               ? bytes + HAK_SLOT_BYTES
+               : bytes;
 }
 
 /* A range of at least `bytes` at a place of its own. When the system refuses, with all that was
@@ -91,18 +119,27 @@ static bool huge_try_take(size_t bytes, size_t align, unsigned how, struct hak_w
 void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero)
 {
     struct hak_whole w;
-    if (size_bytes > HAK_HUGE_MAX || align_bytes > HAK_HUGE_MAX ||
-        !huge_try_take(size_bytes, align_bytes, how, &w, zero))
+    if (size_bytes > HAK_HUGE_MAX || align_bytes > HAK_HUGE_MAX)
+        return NULL;
+    size_t bytes = huge_bytes(size_bytes, align_bytes);
+    bool taken = huge_try_take(bytes, align_bytes, how, &w, zero);
+    if (!taken && bytes != huge_bytes(size_bytes, align_bytes)) {
+        bytes -= HAK_SLOT_BYTES;
+        taken = huge_try_take(bytes, align_bytes, how, &w, zero);
+    }
+    if (!taken)
         return NULL;
     hak_add_relaxed(*zero ? &hak_large_counters.fresh : &hak_large_counters.reused, 1u);
-    size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
     size_t slack = w.mapped_bytes - bytes;
     uint32_t kept = 0;
     if (slack != 0 && hak_whole_is_exact())
         hak_whole_try_cut(&w, bytes);
     else if (!*zero && slack > bytes / SLACK_SHARE)
         kept = huge_keep_slack_or_purge(hak_superslab_address(w.first) + bytes, slack);
-    return huge_publish(&w, size_bytes, kept);
+    uint32_t colour = align_bytes <= HAK_COLOUR_MOST_ALIGN
+                          ? hak_large_colour(w.first * HAK_SLOTS, bytes - size_bytes)
+                          : 0;
+    return huge_publish(&w, colour, size_bytes, kept);
 }
 
 void hak_huge_free(size_t superslab)
@@ -126,11 +163,13 @@ static void huge_resized(const struct hak_whole *w)
     huge_forget_slack(r); /* cut off, or part of the block */
 }
 
-/* Moves a huge block's pages to a place with room for `bytes`. */
+/* Moves a huge block's pages to a place with room for `bytes`. It begins where it did in the first
+ * of them. */
 static void *huge_try_move(const struct hak_whole *from, size_t bytes)
 {
     struct hak_whole to;
     bool zero;
+    uint32_t colour = hak_huge_colour(from->first); /* before the place is somebody else's */
     if (!huge_try_take(bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
     if (hak_os_move(hak_superslab_address(from->first), hak_superslab_address(to.first),
@@ -143,12 +182,12 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     huge_count(-from->mapped_bytes, (size_t)-1);
     huge_forget_slack(huge_record(from->first));
     hak_whole_moved_away(from);
-    return huge_publish(&to, bytes, 0);
+    return huge_publish(&to, colour, bytes, 0);
 }
 
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
 {
-    size_t bytes = hak_round_up(new_bytes, HAK_SLOT_BYTES);
+    size_t bytes = hak_round_up(new_bytes + hak_huge_colour(superslab), HAK_SLOT_BYTES);
     struct hak_whole w = huge_whole(superslab);
     bool in_place = bytes == w.mapped_bytes;
     if (bytes < w.mapped_bytes) {
@@ -160,10 +199,10 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
     if (!in_place)
         return huge_try_move(&w, bytes);
     huge_resized(&w);
-    return hak_superslab_address(superslab);
+    return huge_address(superslab);
 }
 
-void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
+void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes)
 {
     struct hak_whole to;
     bool zero;
@@ -174,7 +213,7 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes)
         return NULL;
     }
     hak_add_relaxed(&hak_large_counters.moves, 1u);
-    return huge_publish(&to, new_bytes, 0);
+    return huge_publish(&to, colour, new_bytes, 0);
 }
 
 static void stats_add_cached(size_t slot, unsigned slots, void *arg)

@@ -31,14 +31,26 @@ struct large_counters {
 };
 extern struct large_counters hak_large_counters;
 
+/* Where in its first page a block begins: a multiple of a cache line, below a page, that leaves
+ * `room_bytes` - it or more behind the block. It depends on the place alone, the slot's number: who
+ * frees a block and gets the next one at its place finds in the caches what it has touched there.
+ */
+uint32_t hak_large_colour(size_t slot, size_t room_bytes);
+#define HAK_COLOUR_MOST_ALIGN HAK_CACHE_LINE /* blocks with more than that have none */
+/* So much room is enough for one. */
+#define HAK_COLOUR_ROOM_BYTES (HAK_PAGE_BYTES / 2)
+
 /* how: as for hak_whole_take. */
 void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);
 /* The caller has taken the map entry away and so owns the block. */
 void hak_huge_free(size_t superslab);
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
-/* A huge block of new_bytes to which the pages of [from, from + from_bytes) have been moved; NULL:
- * not possible. The source stays mapped, zero. */
-void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, size_t new_bytes);
+/* A huge block of new_bytes to which the pages of [from, from + from_bytes) have been moved, and
+ * which begins `colour` bytes behind the first of them; NULL: not possible. The source stays
+ * mapped, zero. */
+void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes);
+/* Where in the superslab the block begins. */
+uint32_t hak_huge_colour(size_t superslab);
 
 /* Takes a run of `slots` slots, or of a quarter more, out of a cache: its length; 0: there is none.
  * It counts as a block. HAK_RUN_CACHE_LEAST_SLOTS <= slots <= HAK_RUN_CACHE_MOST_SLOTS. */

@@ -3,14 +3,11 @@
  * large: blocks that are runs of slots, and the choice between those and huge ones. See large.h.
  *
  * Blocks that all began at the beginning of a slot would all have their first bytes, and those of
- * each of their pages, in the same few sets of the caches. So a block that leaves room in its last
- * slot begins somewhere else in the first page (J. Bonwick, "The Slab Allocator", 1994, calls that
- * the colour). */
+ * each of their pages, in the same few sets of the caches: a program that walks along 16 arrays at
+ * once misses the cache with each step. So a block that leaves room in its last slot begins
+ * somewhere else in the first page (J. Bonwick, "The Slab Allocator", 1994, calls that the colour).
+ */
 #include "large/large_internal.h"
-
-#include <string.h>
-
-#define COLOUR_MOST_ALIGN HAK_CACHE_LINE
 
 struct large_counters hak_large_counters;
 
@@ -20,14 +17,10 @@ struct large_counters hak_large_counters;
  * the golden ratio's 29%. */
 #define COLOUR_FACTOR 0x52b55ffbu
 
-/* A multiple of a cache line, below a page, that still leaves `bytes` in so many slots. It depends
- * on the place alone: who frees a block and gets the next one at its place finds in the caches what
- * it has touched there. */
-static uint32_t runs_colour(size_t slot, size_t bytes, unsigned slots)
+uint32_t hak_large_colour(size_t slot, size_t room_bytes)
 {
     uint32_t colour = (uint32_t)slot * COLOUR_FACTOR >> 20 & ~(HAK_CACHE_LINE - 1u);
-    size_t room = slots * HAK_SLOT_BYTES - bytes;
-    return colour <= room ? colour : (uint32_t)hak_round_down(room, HAK_CACHE_LINE);
+    return colour <= room_bytes ? colour : (uint32_t)hak_round_down(room_bytes, HAK_CACHE_LINE);
 }
 
 static unsigned runs_slots(size_t bytes)
@@ -42,9 +35,9 @@ static unsigned runs_slots(size_t bytes)
 static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
 {
     unsigned slots = runs_slots(bytes);
-    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_PAGE_BYTES / 2;
-    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= COLOUR_MOST_ALIGN ? slots + 1
-                                                                                  : slots;
+    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_COLOUR_ROOM_BYTES;
+    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= HAK_COLOUR_MOST_ALIGN ? slots + 1
+                                                                                      : slots;
 }
 
 /* How large the block counts, and how large the program takes it to be. */
@@ -71,7 +64,9 @@ static void *runs_publish(size_t slot, unsigned slots, const struct runs_request
 {
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
-    s->large_colour = r->align_bytes <= COLOUR_MOST_ALIGN ? runs_colour(slot, r->bytes, slots) : 0;
+    s->large_colour = r->align_bytes <= HAK_COLOUR_MOST_ALIGN
+                          ? hak_large_colour(slot, slots * HAK_SLOT_BYTES - r->bytes)
+                          : 0;
     hak_store_relaxed(&s->large_sample, 0u);
     s->note = (struct hak_note){.bytes = r->bytes, .small_bytes = r->small};
     /* ORDER: [large-entry] the record is whole */
@@ -144,11 +139,10 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (old_bytes < HAK_MOVE_MIN)
         return NULL;
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
-    char *moved = hak_huge_try_adopt_pages(hak_slot_address(slot), old_bytes, need_bytes);
+    void *moved =
+        hak_huge_try_adopt_pages(hak_slot_address(slot), old_bytes, s->large_colour, need_bytes);
     if (moved == NULL)
         return NULL;
-    if (s->large_colour != 0) /* huge blocks have none: they grow, and this is done once */
-        memmove(moved, moved + s->large_colour, old_bytes - s->large_colour);
     hak_store_relaxed(hak_map_entry(slot), 0u);
     hak_sub_relaxed(&hak_large_counters.large_bytes, old_bytes);
     hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
@@ -199,7 +193,8 @@ struct hak_note *hak_large_note(const void *p, uint32_t entry)
 static bool large_begins(const void *p, uint32_t entry)
 {
     if (entry == HAK_KIND_HUGE)
-        return ((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) == 0;
+        return ((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) ==
+               hak_huge_colour(hak_slot_of(p) / HAK_SLOTS);
     return ((uintptr_t)p & (HAK_SLOT_BYTES - 1)) == hak_slab_record(hak_slot_of(p))->large_colour;
 }
 
@@ -250,7 +245,8 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
         return 0;
     size_t slot = hak_slot_of(p);
     if (entry == HAK_KIND_HUGE)
-        return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes;
+        return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes -
+               hak_huge_colour(slot / HAK_SLOTS);
     const struct hak_slab *s = hak_slab_record(slot);
     return runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes - s->large_colour;
 }

@@ -43,12 +43,15 @@ struct hak_superslab {
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
     uint32_t
         older; /* in the lists of those begun and of those postponed: superslab + 1; 0 ends it */
-    _Atomic(uint32_t) retired_order; /* how many had been retired before, modulo 2^32 */
-    _Atomic(bool) dense;             /* for huge pages: only slots that will be used up go here */
-    _Atomic(bool) was_purged;        /* since it was mapped */
-    _Atomic(uint8_t) huge_pages;     /* HAK_HUGE_* */
-    _Atomic(bool) has_bits;          /* slabs were here: the meta has pages behind their records */
-    _Atomic(uint64_t) released_ns;   /* when a slot was released last, or all of it retired */
+    union {
+        _Atomic(uint32_t) retired_order; /* how many had been retired before, modulo 2^32 */
+        _Atomic(uint32_t) huge_colour;   /* of a huge block: where in its first page it begins */
+    };
+    _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
+    _Atomic(bool) was_purged;      /* since it was mapped */
+    _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
+    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
+    _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
@@ -171,7 +174,7 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
 /* The system has refused memory: from now on ranges are as long as they must be, not as they were.
  */
 void hak_whole_be_exact(void);
-bool hak_whole_is_exact(void);
+bool hak_whole_is_exact(void); /* with a limit always */
 /* To the retired superslabs as far as there is room for it, else back to the system. Looks at how
  * much of it was used: see [dense] in whole.c. */
 void hak_whole_give(const struct hak_whole *w);

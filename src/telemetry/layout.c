@@ -85,6 +85,7 @@ const struct hak_layout_line hak_layout[] = {
     MEMBER(run_row, runs),
     MEMBER(hak_superslab, state),
     MEMBER(hak_superslab, missing),
+    MEMBER(hak_superslab, huge_colour),
     MEMBER(hak_superslab, huge.mapped_bytes),
     MEMBER(hak_superslab, huge.note),
     WHOLE(hak_bin),

@@ -59,4 +59,5 @@
      ROOT_AT(44, hak_note, small_bytes) + ROOT_AT(45, hak_front, meter) +                          \
      ROOT_AT(46, hak_heap, group) + ROOT_AT(47, hak_slab, large_sample) +                          \
      ROOT_AT(48, hak_site, samples) + ROOT_AT(49, hak_site, life_kib) +                            \
-     ROOT_AT(50, hak_lifetimes, clock_kib) + ROOT_AT(51, large_counters, caches))
+     ROOT_AT(50, hak_lifetimes, clock_kib) + ROOT_AT(51, large_counters, caches) +                 \
+     ROOT_AT(52, hak_superslab, huge_colour))

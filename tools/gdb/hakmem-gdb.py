@@ -318,6 +318,7 @@ def describe(state, address):
         entry = state.entry(huge * state.superslab_slots)
         record = at + layout["hak_superslab.huge.note"]
         note, front = note_of(state, record, entry)
+        front += layout.get(at, "hak_superslab.huge_colour")
         begin = state.address(huge * state.superslab_slots) + front
         count = layout.get(at, "hak_superslab.huge.mapped_bytes") - front
         return [*describe_block(state, address, begin, count, "huge", note), *sample_lines(state, record)]

@@ -175,7 +175,7 @@ static void counters_are_of_what_lives(void **state)
     (void)state;
     start();
     char *run = allocate(300 * KIB);
-    char *huge = allocate(5 * MIB);
+    char *huge = allocate_plain(5 * MIB);
     struct hak_large_stats s = large_stats();
     assert_int_equal(s.large_blocks, 1);
     assert_int_equal(s.large_bytes, 320 * KIB);

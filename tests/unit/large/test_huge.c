@@ -21,12 +21,12 @@ static void a_freed_block_is_reused(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(4 * MIB);
+    char *p = allocate_plain(4 * MIB);
     fill(p, 4 * MIB, 1);
     assert_true(release(p));
     assert_int_equal(pool_stats().retired_now, 2);
     bool zero = true;
-    assert_ptr_equal(hak_large_alloc(4 * MIB - 100, 1, &zero), p);
+    assert_ptr_equal(hak_large_alloc(4 * MIB - 100, HAK_PAGE_BYTES, &zero), p);
     assert_false(zero);
     assert_int_equal(large_stats().huge_reused, 1);
     assert_int_equal(pool_stats().retired_now, 0);
@@ -38,15 +38,15 @@ static void a_block_may_be_part_of_a_freed_one(void **state)
     (void)state;
     start();
     keep_all();
-    char *p = allocate(12 * MIB);
+    char *p = allocate_plain(12 * MIB);
     release(p);
-    char *q = allocate(6 * MIB);
-    char *r = allocate(6 * MIB);
+    char *q = allocate_plain(6 * MIB);
+    char *r = allocate_plain(6 * MIB);
     assert_ptr_equal(q, p);
     assert_ptr_equal(r, p + 6 * MIB);
     release(r);
     release(q);
-    assert_ptr_equal(allocate(12 * MIB), p); /* and grow together again */
+    assert_ptr_equal(allocate_plain(12 * MIB), p); /* and grow together again */
     assert_int_equal(pool_stats().mapped_superslabs, 6);
 }
 
@@ -60,31 +60,31 @@ static void old_memory_behind_small_blocks_is_given_back_when_it_is_much(void **
     keep_all();
     char *p[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) {
-        p[i] = allocate(4 * MIB);
+        p[i] = allocate_plain(4 * MIB);
         fill(p[i], 4 * MIB, 1);
     }
     for (int i = 0; i < BLOCKS; i++)
         release(p[i]);
     for (int i = 0; i < BLOCKS; i++)
-        assert_ptr_equal(allocate(SMALL), p[i]);
+        assert_ptr_equal(allocate_plain(SMALL), p[i]);
     assert_true(usable(p[2]) >= SMALL);
     assert_int_equal(resident_pages(p[0], 4 * MIB), 4 * MIB / HAK_PAGE_BYTES);
     assert_int_equal(resident_pages(p[1], 4 * MIB), 4 * MIB / HAK_PAGE_BYTES);
     assert_int_equal(resident_pages(p[2], 4 * MIB), SMALL / HAK_PAGE_BYTES);
     for (int round = 0; round < 3; round++) { /* a freed block's share is the next one's */
         release(p[0]);
-        assert_ptr_equal(allocate(SMALL), p[0]);
+        assert_ptr_equal(allocate_plain(SMALL), p[0]);
         assert_int_equal(resident_pages(p[0], 4 * MIB), 4 * MIB / HAK_PAGE_BYTES);
     }
     release(p[0]);
-    assert_ptr_equal(allocate(4 * MIB - 64 * KIB), p[0]); /* little of it: not worth a call */
-    assert_ptr_equal(resize(p[1], 4 * MIB), p[1]);        /* all of it is the block's own now */
+    assert_ptr_equal(allocate_plain(4 * MIB - 64 * KIB), p[0]); /* little of it: not worth a call */
+    assert_ptr_equal(resize(p[1], 4 * MIB), p[1]); /* all of it is the block's own now */
     fill(p[2], SMALL, 1);
     release(p[2]);
-    assert_ptr_equal(allocate(SMALL), p[2]);
+    assert_ptr_equal(allocate_plain(SMALL), p[2]);
     fill(p[2], 4 * MIB, 1);
     release(p[2]);
-    assert_ptr_equal(allocate(SMALL), p[2]); /* so there is a share for this one */
+    assert_ptr_equal(allocate_plain(SMALL), p[2]); /* so there is a share for this one */
     assert_int_equal(resident_pages(p[2], 4 * MIB), 4 * MIB / HAK_PAGE_BYTES);
 }
 
@@ -95,12 +95,12 @@ static void small_pieces_are_moved_together_for_a_large_block(void **state)
     keep_all();
     char *p[6];
     for (int i = 0; i < 6; i++) {
-        p[i] = allocate(4 * MIB);
+        p[i] = allocate_plain(4 * MIB);
         fill(p[i], 4 * MIB, (uint64_t)i);
     }
     for (int i = 0; i < 6; i += 2)
         release(p[i]);
-    char *q = allocate(12 * MIB);
+    char *q = allocate_plain(12 * MIB);
     assert_int_equal(pool_stats().mapped_superslabs, 12);
     assert_int_equal(resident_pages(q, 12 * MIB), 12 * MIB / HAK_PAGE_BYTES);
     fill(q, 12 * MIB, 99);
@@ -114,7 +114,7 @@ static void a_block_larger_than_all_that_may_be_kept_leaves_what_fits(void **sta
 {
     (void)state;
     start();
-    char *p = allocate(20 * MIB);
+    char *p = allocate_plain(20 * MIB);
     release(p);
     assert_int_equal(pool_stats().retired_now, 2);
     assert_int_equal(window_bytes(), 4 * MIB);
@@ -124,7 +124,7 @@ static void trim_unmaps_all_of_it(void **state)
 {
     (void)state;
     start();
-    release(allocate(3 * MIB));
+    release(allocate_plain(3 * MIB));
     assert_int_equal(hak_pool_trim(), 4 * MIB);
     assert_int_equal(window_bytes(), 0);
     assert_int_equal(hak_pool_trim(), 0);
@@ -134,7 +134,7 @@ static void a_refused_mapping_is_tried_again_without_what_is_kept(void **state)
 {
     (void)state;
     start();
-    release(allocate(3 * MIB));
+    release(allocate_plain(3 * MIB));
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
     assert_non_null(hak_large_alloc(7 * MIB, 4 * MIB, &(bool){false}));
     assert_int_equal(pool_stats().retired_now, 0);
@@ -146,7 +146,7 @@ static void aligned_blocks_are_aligned(void **state)
     (void)state;
     start();
     keep_all();
-    release(allocate(40 * MIB));
+    release(allocate_plain(40 * MIB));
     bool zero;
     char *p = hak_large_alloc(3 * MIB, 16 * MIB, &zero);
     assert_int_equal((uintptr_t)p % (16 * MIB), 0);
@@ -159,13 +159,13 @@ static void a_block_that_cannot_be_unmapped_gives_its_pages_back(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(20 * MIB);
+    char *p = allocate_plain(20 * MIB);
     fill(p, 20 * MIB, 1);
     fake_os_fail(FAKE_UNMAP, 1, ENOMEM);
     assert_true(release(p));
     assert_int_equal(resident_pages(p, 20 * MIB), 4 * MIB / HAK_PAGE_BYTES); /* that may be kept */
     assert_int_equal(large_stats().huge_blocks, 0);
-    char *q = allocate(20 * MIB);
+    char *q = allocate_plain(20 * MIB);
     assert_true(q >= p + 20 * MIB || q + 20 * MIB <= p);
     fill(q, 20 * MIB, 1);
 }
@@ -177,7 +177,7 @@ static void a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots(void
     enum { BLOCKS = 2 * 10 + 1 };
     start();
     size_t bytes = 20 * MIB + 640 * KIB;
-    char *p = allocate(bytes);
+    char *p = allocate_plain(bytes);
     fill(p, bytes, 1);
     fake_os_fail_from(FAKE_UNMAP, 1, ENOMEM);
     fake_os_fail_from(FAKE_PURGE, 1, ENOMEM);
@@ -193,7 +193,7 @@ static void a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots(void
         assert_false(zero);
     }
     assert_int_equal(window_bytes(), bytes);
-    allocate(MIB); /* the rest of the last one is mapped, and used */
+    allocate_plain(MIB); /* the rest of the last one is mapped, and used */
     assert_int_equal(window_bytes(), 22 * MIB);
     for (unsigned i = 0; i < BLOCKS; i++)
         assert_true(release(q[i]));
@@ -205,8 +205,8 @@ static void a_block_with_which_nothing_can_be_done_is_unmapped_later(void **stat
 {
     (void)state;
     start();
-    char *p = allocate(20 * MIB);
-    char *q = allocate(40 * MIB);
+    char *p = allocate_plain(20 * MIB);
+    char *q = allocate_plain(40 * MIB);
     fill(p, 20 * MIB, 1);
     fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
     assert_true(release(p));
@@ -217,7 +217,7 @@ static void a_block_with_which_nothing_can_be_done_is_unmapped_later(void **stat
     hak_pool_trim();
     assert_int_equal(window_bytes(), 0);
     assert_int_equal(pool_stats().unmapped_superslabs, 30);
-    assert_ptr_equal(allocate(20 * MIB), p);
+    assert_ptr_equal(allocate_plain(20 * MIB), p);
 }
 
 /* The pool gives up what it keeps while it grows: that must not wait for itself. */
@@ -226,7 +226,7 @@ static void what_is_left_to_unmap_may_become_slots_while_the_pool_grows(void **s
     (void)state;
     start();
     hak_pool_set_limit(12);
-    char *p = allocate(20 * MIB + 640 * KIB);
+    char *p = allocate_plain(20 * MIB + 640 * KIB);
     fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
     assert_true(release(p)); /* some is retired, and makes the pool trim when it is at its limit */
     fake_os_fail_nothing();
@@ -307,7 +307,85 @@ static void threads_exchange_blocks_and_nothing_is_lost(void **state)
     assert_int_equal(pool_stats().retired_now, 0);
 }
 
+static unsigned lines_of_page(char *const *p, unsigned blocks)
+{
+    uint64_t seen = 0;
+    for (unsigned i = 0; i < blocks; i++)
+        seen |= 1ull << ((uintptr_t)p[i] % HAK_PAGE_BYTES / HAK_CACHE_LINE);
+    return hak_popcount64(seen);
+}
+
+static void blocks_begin_at_different_cache_sets(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 16 };
+    static const size_t sizes[] = {MIB + 1, 3 * MIB, 4 * MIB - 4000, 8 * MIB, 9 * MIB - 1};
+    start();
+    char *p[BLOCKS];
+    for (unsigned s = 0; s < UNIT_COUNT(sizes); s++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            p[i] = allocate(sizes[s]);
+            assert_int_equal((uintptr_t)p[i] % HAK_CACHE_LINE, 0);
+            assert_true(usable(p[i]) >= sizes[s]);
+            fill(p[i], sizes[s], i);
+        }
+        assert_true(lines_of_page(p, BLOCKS) >= BLOCKS - BLOCKS / 8);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            uintptr_t line = (uintptr_t)p[i] % HAK_PAGE_BYTES;
+            assert_true(is_filled(p[i], sizes[s], i));
+            assert_true(line == 0 || !release(p[i] - line));
+            assert_true(release(p[i]));
+        }
+    }
+}
+
+static void small_blocks_that_fill_their_superslabs_begin_where_those_do(void **state)
+{
+    (void)state;
+    start();
+    for (size_t bytes = 2 * MIB; bytes < 8 * MIB; bytes += 2 * MIB)
+        assert_int_equal(usable(allocate(bytes)), bytes);
+    assert_int_equal(pool_stats().mapped_superslabs, 1 + 2 + 3);
+}
+
+static void a_block_begins_at_the_same_line_wherever_it_moves(void **state)
+{
+    (void)state;
+    start();
+    char *first = allocate(300 * KIB); /* at the one place whose line is the page's first */
+    char *p = allocate(700 * KIB), *next = allocate(3 * MIB);
+    uintptr_t line = (uintptr_t)p % HAK_PAGE_BYTES;
+    assert_true(line != 0);
+    fill(p, 700 * KIB, 1);
+    for (size_t bytes = 2 * MIB; bytes <= 16 * MIB; bytes *= 2) {
+        char *blocks_the_way = allocate(MIB + 1);
+        p = resize(p, bytes);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % HAK_PAGE_BYTES, line);
+        assert_true(usable(p) >= bytes);
+        assert_true(is_filled(p, 700 * KIB, 1));
+        p[bytes - 1] = 1;
+        release(blocks_the_way);
+    }
+    assert_true(release(p));
+    assert_true(release(next));
+    assert_true(release(first));
+}
+
+static void a_limit_is_not_used_up_by_where_blocks_begin(void **state)
+{
+    (void)state;
+    start();
+    hak_pool_set_limit(4);
+    assert_int_equal(usable(allocate(4 * MIB)), 4 * MIB);
+    assert_int_equal(usable(allocate(4 * MIB)), 4 * MIB);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(blocks_begin_at_different_cache_sets),
+    cmocka_unit_test(small_blocks_that_fill_their_superslabs_begin_where_those_do),
+    cmocka_unit_test(a_block_begins_at_the_same_line_wherever_it_moves),
+    cmocka_unit_test(a_limit_is_not_used_up_by_where_blocks_begin),
     cmocka_unit_test(a_freed_block_is_reused),
     cmocka_unit_test(a_block_may_be_part_of_a_freed_one),
     cmocka_unit_test(old_memory_behind_small_blocks_is_given_back_when_it_is_much),

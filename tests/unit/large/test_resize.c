@@ -67,7 +67,7 @@ static void a_resize_within_the_same_slots_changes_nothing(void **state)
     (void)state;
     start();
     char *run = allocate(300 * KIB);
-    char *huge = allocate(3 * MIB - 10);
+    char *huge = allocate_plain(3 * MIB - 10);
     uint64_t calls = fake_os_calls(FAKE_ANY);
     assert_ptr_equal(resize(run, 257 * KIB), run);
     assert_ptr_equal(resize(run, 320 * KIB), run);
@@ -125,8 +125,8 @@ static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
 {
     (void)state;
     start();
-    char *p = allocate(4 * MIB);
-    char *behind = allocate(2 * MIB);
+    char *p = allocate_plain(4 * MIB);
+    char *behind = allocate_plain(2 * MIB);
     assert_ptr_equal(behind, p + 4 * MIB);
     fill(p, 4 * MIB, 6);
     char *q = resize(p, 9 * MIB);
@@ -140,7 +140,7 @@ static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
     assert_int_equal(window_bytes(), 11 * MIB);
     assert_int_equal(hak_map_lookup(p), 0);
     hak_pool_trim();
-    char *again = allocate(4 * MIB); /* the addresses are free again */
+    char *again = allocate_plain(4 * MIB); /* the addresses are free again */
     assert_ptr_equal(again, p);
     assert_true(is_zero(again, 4 * MIB));
 }
@@ -149,13 +149,13 @@ static void a_huge_block_that_shrinks_gives_pages_and_addresses_back(void **stat
 {
     (void)state;
     start();
-    char *p = allocate(16 * MIB);
+    char *p = allocate_plain(16 * MIB);
     fill(p, 16 * MIB, 7);
     assert_ptr_equal(resize(p, 5 * MIB), p);
     assert_int_equal(usable(p), 5 * MIB);
     assert_int_equal(window_bytes(), 5 * MIB);
     assert_true(is_filled(p, 5 * MIB, 7));
-    char *next = allocate(4 * MIB);
+    char *next = allocate_plain(4 * MIB);
     assert_ptr_equal(next, p + 6 * MIB);
     assert_ptr_equal(resize(p, 6 * MIB), p); /* the rest of its last superslab is its own */
     assert_true(is_zero(p + 5 * MIB, MIB));
@@ -262,7 +262,7 @@ static void a_huge_block_that_cannot_be_cut_stays_as_large_as_it_was(void **stat
 {
     (void)state;
     start();
-    char *p = allocate(16 * MIB);
+    char *p = allocate_plain(16 * MIB);
     fill(p, 16 * MIB, 3);
     fake_os_fail(FAKE_UNMAP, 1, ENOMEM);
     assert_ptr_equal(resize(p, 5 * MIB), p);

@@ -271,6 +271,13 @@ OURS: tuple[Benchmark, ...] = (
         "a list of 300 blocks of 1 to 8 KiB, of which only the beginnings are read",
     ),
     ours(
+        "side_by_side",
+        "large",
+        "side_by_side 16 4096 12",
+        "16 4096 2",
+        "16 arrays of 4 MiB and a few bytes, read side by side",
+    ),
+    ours(
         "replace_huge",
         "large",
         "replace_huge 100",
