@@ -39,7 +39,7 @@ static const struct option options[] = {
     {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, AT(superslab_max_cached), UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
     {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 1 MiB */
     {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, AT(superslab_ttl_sec), UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
-    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up; 4294967295 never does */
+    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up, and half of the MiB from which on a block that need not be zero gets them; 4294967295 never does */
     {"LIMIT_MB", OPTION_NUMBER, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
     {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
     {"PREWARM_SUPERSLABS", OPTION_NUMBER, AT(prewarm_superslabs), PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */

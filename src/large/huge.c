@@ -98,7 +98,8 @@ static size_t huge_bytes(size_t size_bytes, size_t align_bytes)
     size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
     bool full = bytes - size_bytes < HAK_COLOUR_ROOM_BYTES;
     bool may_grow = bytes % HAK_SUPERSLAB_BYTES != 0 || bytes >= SUPERSLAB_MORE_FROM_BYTES;
-    return full && may_grow && align_bytes <= HAK_COLOUR_MOST_ALIGN && !hak_whole_is_exact()
+    bool is_counted = hak_whole_is_exact() || hak_pool_has_limit();
+    return full && may_grow && !is_counted && align_bytes <= HAK_COLOUR_MOST_ALIGN
                ? bytes + HAK_SLOT_BYTES
                : bytes;
 }

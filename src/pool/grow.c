@@ -17,6 +17,11 @@ void hak_pool_set_limit(size_t superslabs)
     hak_store_relaxed(&hak_pool.limit_superslabs, superslabs);
 }
 
+bool hak_pool_has_limit(void)
+{
+    return hak_load_relaxed(&hak_pool.limit_superslabs) != 0;
+}
+
 bool hak_pool_is_huge_early(void)
 {
     return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;

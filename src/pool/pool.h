@@ -114,6 +114,7 @@ struct hak_pool_stats {
 void hak_pool_configure(const struct hak_pool_config *config);
 /* Superslabs mapped at a time, at most; 0: any number. What is mapped already stays. */
 void hak_pool_set_limit(size_t superslabs);
+bool hak_pool_has_limit(void);
 
 /* Acquires a run of `count` slots (1..32), beginning at a multiple of `align` (a power of two)
  * slots, for `label`. *zero says that the memory reads as zero. Returns 0 or an errno. */
@@ -174,7 +175,7 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
 /* The system has refused memory: from now on ranges are as long as they must be, not as they were.
  */
 void hak_whole_be_exact(void);
-bool hak_whole_is_exact(void); /* with a limit always */
+bool hak_whole_is_exact(void);
 /* To the retired superslabs as far as there is room for it, else back to the system. Looks at how
  * much of it was used: see [dense] in whole.c. */
 void hak_whole_give(const struct hak_whole *w);

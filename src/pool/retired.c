@@ -3,9 +3,9 @@
  * pool: what is kept although nobody uses it, how much that may be, and how it goes back.
  *
  * - Retired superslabs: mapped, all 32 slots claimed; a bit each beside the window, in which runs
- * of neighbours are found. Whoever clears the bit owns the superslab. Runs of slots, slabs and huge
- *   blocks all take from them. The newest and the oldest are searched for: there are hardly ever
- *   many, and what is done with one takes longer.
+ *   of neighbours are found. Whoever clears the bit owns the superslab. Runs of slots, slabs and
+ *   huge blocks all take from them. The newest and the oldest are searched for: there are hardly
+ *   ever many, and what is done with one takes longer.
  * - EMPTY slots of superslabs in which other slots are in use.
  *
  * Both together may be an eighth of what is in use, at least 1 MiB, and what experience adds to

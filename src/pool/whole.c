@@ -259,7 +259,7 @@ void hak_whole_be_exact(void)
 
 bool hak_whole_is_exact(void)
 {
-    return hak_load_relaxed(&hak_pool.exact) || hak_load_relaxed(&hak_pool.limit_superslabs) != 0;
+    return hak_load_relaxed(&hak_pool.exact);
 }
 
 /* The last superslab may be mapped in part. */
