@@ -54,7 +54,7 @@ static void route_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 struct request {
     size_t bytes, align;
     uintptr_t site;
-    bool zeros;
+    unsigned how; /* HAK_WHOLE_WRITTEN, or 0 if it has to be zero */
 };
 
 /* --- M_PERTURB: all classes are closed to malloc's fast path, and a front that knows no slots
@@ -220,7 +220,7 @@ void *hak_heap_large(size_t bytes, size_t align, unsigned how, bool *zero)
 
 static void *route_large_of(const struct request *r, bool *zero)
 {
-    void *p = hak_heap_large(r->bytes, r->align, r->zeros ? 0 : HAK_WHOLE_WRITTEN, zero);
+    void *p = hak_heap_large(r->bytes, r->align, r->how, zero);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_sites_learning)) && p != NULL)
         hak_site_count_large(r->site, r->bytes);
     return p;
@@ -229,7 +229,7 @@ static void *route_large_of(const struct request *r, bool *zero)
 static HAK_NOINLINE void *route_malloc(size_t size_bytes, uintptr_t site)
 {
     bool zero;
-    const struct request r = {size_bytes, 1, site, false};
+    const struct request r = {size_bytes, 1, site, HAK_WHOLE_WRITTEN};
     if (size_bytes > HAK_SMALL_MAX)
         return route_large_of(&r, &zero);
     return route_class(route_class_in(hak_heap_self_slow(), size_bytes), &r, &zero);
@@ -270,7 +270,7 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
 {
     bool zero = false;
     void *p;
-    const struct request r = {bytes, 1, site, true};
+    const struct request r = {bytes, 1, site, 0};
     if (bytes > HAK_SMALL_MAX) {
         p = route_large_of(&r, &zero);
     } else {
@@ -314,7 +314,7 @@ void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t sit
 {
     void *p;
     bool zero = false;
-    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site, false};
+    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site, HAK_WHOLE_WRITTEN};
     struct hak_heap *heap = hak_heap_self_slow();
     if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
         p = route_large_of(&r, &zero);

@@ -96,12 +96,10 @@ static void *huge_publish(const struct hak_whole *w, uint32_t colour, size_t ask
 static size_t huge_bytes(size_t size_bytes, size_t align_bytes)
 {
     size_t bytes = hak_round_up(size_bytes, HAK_SLOT_BYTES);
-    bool full = bytes - size_bytes < HAK_COLOUR_ROOM_BYTES;
+    bool full = hak_large_lacks_room(align_bytes, bytes - size_bytes);
     bool may_grow = bytes % HAK_SUPERSLAB_BYTES != 0 || bytes >= SUPERSLAB_MORE_FROM_BYTES;
     bool is_counted = hak_whole_is_exact() || hak_pool_has_limit();
-    return full && may_grow && !is_counted && align_bytes <= HAK_COLOUR_MOST_ALIGN
-               ? bytes + HAK_SLOT_BYTES
-               : bytes;
+    return full && may_grow && !is_counted ? bytes + HAK_SLOT_BYTES : bytes;
 }
 
 /* A range of at least `bytes` at a place of its own. When the system refuses, with all that was
@@ -123,13 +121,10 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *
     if (size_bytes > HAK_HUGE_MAX || align_bytes > HAK_HUGE_MAX)
         return NULL;
     size_t bytes = huge_bytes(size_bytes, align_bytes);
-    bool taken = huge_try_take(bytes, align_bytes, how, &w, zero);
-    if (!taken && bytes != huge_bytes(size_bytes, align_bytes)) {
-        bytes -= HAK_SLOT_BYTES;
-        taken = huge_try_take(bytes, align_bytes, how, &w, zero);
-    }
-    if (!taken)
-        return NULL;
+    if (!huge_try_take(bytes, align_bytes, how, &w, zero)) /* memory is short from now on */
+        return huge_bytes(size_bytes, align_bytes) < bytes
+                   ? hak_huge_alloc(size_bytes, align_bytes, how, zero)
+                   : NULL;
     hak_add_relaxed(*zero ? &hak_large_counters.fresh : &hak_large_counters.reused, 1u);
     size_t slack = w.mapped_bytes - bytes;
     uint32_t kept = 0;
@@ -137,9 +132,7 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *
         hak_whole_try_cut(&w, bytes);
     else if (!*zero && slack > bytes / SLACK_SHARE)
         kept = huge_keep_slack_or_purge(hak_superslab_address(w.first) + bytes, slack);
-    uint32_t colour = align_bytes <= HAK_COLOUR_MOST_ALIGN
-                          ? hak_large_colour(w.first * HAK_SLOTS, bytes - size_bytes)
-                          : 0;
+    uint32_t colour = hak_large_colour(w.first * HAK_SLOTS, align_bytes, bytes - size_bytes);
     return huge_publish(&w, colour, size_bytes, kept);
 }
 

@@ -31,14 +31,13 @@ struct large_counters {
 };
 extern struct large_counters hak_large_counters;
 
-/* Where in its first page a block begins: a multiple of a cache line, below a page, that leaves
- * `room_bytes` - it or more behind the block. It depends on the place alone, the slot's number: who
+/* Where in its first page a block begins: a multiple of a cache line, below a page, at most
+ * `room_bytes`; 0 with a larger alignment. It depends on the place alone, the slot's number: who
  * frees a block and gets the next one at its place finds in the caches what it has touched there.
  */
-uint32_t hak_large_colour(size_t slot, size_t room_bytes);
-#define HAK_COLOUR_MOST_ALIGN HAK_CACHE_LINE /* blocks with more than that have none */
-/* So much room is enough for one. */
-#define HAK_COLOUR_ROOM_BYTES (HAK_PAGE_BYTES / 2)
+uint32_t hak_large_colour(size_t slot, size_t align_bytes, size_t room_bytes);
+/* The block could have a colour, but for the room. */
+bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 
 /* how: as for hak_whole_take. */
 void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);

@@ -17,10 +17,20 @@ struct large_counters hak_large_counters;
  * the golden ratio's 29%. */
 #define COLOUR_FACTOR 0x52b55ffbu
 
-uint32_t hak_large_colour(size_t slot, size_t room_bytes)
+#define COLOUR_MOST_ALIGN HAK_CACHE_LINE
+#define COLOUR_ROOM_BYTES (HAK_PAGE_BYTES / 2)
+
+uint32_t hak_large_colour(size_t slot, size_t align_bytes, size_t room_bytes)
 {
+    if (align_bytes > COLOUR_MOST_ALIGN)
+        return 0;
     uint32_t colour = (uint32_t)slot * COLOUR_FACTOR >> 20 & ~(HAK_CACHE_LINE - 1u);
     return colour <= room_bytes ? colour : (uint32_t)hak_round_down(room_bytes, HAK_CACHE_LINE);
+}
+
+bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes)
+{
+    return align_bytes <= COLOUR_MOST_ALIGN && room_bytes < COLOUR_ROOM_BYTES;
 }
 
 static unsigned runs_slots(size_t bytes)
@@ -35,9 +45,8 @@ static unsigned runs_slots(size_t bytes)
 static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
 {
     unsigned slots = runs_slots(bytes);
-    bool full = slots * HAK_SLOT_BYTES - bytes < HAK_COLOUR_ROOM_BYTES;
-    return full && slots <= COLOUR_MOST_SLOTS && align_bytes <= HAK_COLOUR_MOST_ALIGN ? slots + 1
-                                                                                      : slots;
+    bool full = hak_large_lacks_room(align_bytes, slots * HAK_SLOT_BYTES - bytes);
+    return full && slots <= COLOUR_MOST_SLOTS ? slots + 1 : slots;
 }
 
 /* How large the block counts, and how large the program takes it to be. */
@@ -64,9 +73,7 @@ static void *runs_publish(size_t slot, unsigned slots, const struct runs_request
 {
     struct hak_slab *s = hak_slab_record(slot);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
-    s->large_colour = r->align_bytes <= HAK_COLOUR_MOST_ALIGN
-                          ? hak_large_colour(slot, slots * HAK_SLOT_BYTES - r->bytes)
-                          : 0;
+    s->large_colour = hak_large_colour(slot, r->align_bytes, slots * HAK_SLOT_BYTES - r->bytes);
     hak_store_relaxed(&s->large_sample, 0u);
     s->note = (struct hak_note){.bytes = r->bytes, .small_bytes = r->small};
     /* ORDER: [large-entry] the record is whole */
