@@ -176,6 +176,7 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     huge_count(-from->mapped_bytes, (size_t)-1);
     huge_forget_slack(huge_record(from->first));
     hak_whole_moved_away(from);
+    hak_whole_grown(&to, from->superslabs);
     return huge_publish(&to, colour, bytes, 0);
 }
 
@@ -207,6 +208,7 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, s
         return NULL;
     }
     hak_add_relaxed(&hak_large_counters.moves, 1u);
+    hak_whole_grown(&to, 1); /* a large block is shorter than a superslab */
     return huge_publish(&to, colour, new_bytes, 0);
 }
 

@@ -13,7 +13,7 @@
 #include "pool/pool_internal.h"
 
 #define DEAR_NS UINT64_C(2000000)
-#define SPARED_FIRST ((size_t)64) /* superslabs without huge pages after one that was dear */
+#define SPARED_FIRST ((size_t)16) /* superslabs without huge pages after one that was dear */
 #define SPARED_MOST ((size_t)1024)
 
 /* Counts superslabs for which no huge pages are asked for. Threads at the same time may count one

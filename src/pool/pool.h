@@ -164,8 +164,8 @@ struct hak_whole {
     size_t first, superslabs, mapped_bytes;
 };
 
-/* HAK_WHOLE_FRESH: from the system alone. HAK_WHOLE_WRITTEN: whoever reads it will have written it
- * before. */
+/* HAK_WHOLE_FRESH: from the system alone, for pages that will be moved to its beginning, so that no
+ * huge pages are asked for. HAK_WHOLE_WRITTEN: whoever reads it will have written it before. */
 enum { HAK_WHOLE_FRESH = 1, HAK_WHOLE_WRITTEN = 2 };
 
 /* A range of at least `bytes` (a multiple of a slot), beginning at a multiple of `align`
@@ -181,7 +181,10 @@ bool hak_whole_is_exact(void);
 void hak_whole_give(const struct hak_whole *w);
 /* Straight back to the system: what was never used. */
 void hak_whole_unmap(const struct hak_whole *w);
-/* Makes mapped_bytes larger, in place. */
+/* After pages were moved in: what lies behind the first `from` superslabs of a block that grows is
+ * written before it is read, and may get huge pages. */
+void hak_whole_grown(const struct hak_whole *w, size_t from);
+/* Makes mapped_bytes larger, in place, for a block that grows. */
 bool hak_whole_try_extend(struct hak_whole *w, size_t bytes);
 /* Gives the end back to the system. False: refused, nothing has changed. */
 bool hak_whole_try_cut(struct hak_whole *w, size_t bytes);

@@ -93,13 +93,19 @@ static bool whole_is_dense(const struct hak_whole *w, unsigned how)
     return how & HAK_WHOLE_WRITTEN && pool_wants_huge_pages(w->superslabs * WRITTEN_SHARE);
 }
 
-/* What is to be mapped from the superslab number `from` of the range on. */
+/* What is to be mapped from the superslab number `from` of the range on, if it has room for a huge
+ * page. */
 static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
     char *at = hak_superslab_address(w->first) + skip;
-    if (w->mapped_bytes > skip && whole_is_dense(w, how))
+    if (w->mapped_bytes >= skip + HAK_SUPERSLAB_BYTES && whole_is_dense(w, how))
         hak_pool_ask_for_huge_pages(at, w->mapped_bytes - skip, at);
+}
+
+void hak_whole_grown(const struct hak_whole *w, size_t from)
+{
+    whole_advise(w, from, HAK_WHOLE_WRITTEN);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)
@@ -110,7 +116,8 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     if (error != 0)
         return error;
     whole_learn_of_last();
-    whole_advise(w, 0, how);
+    if (!(how & HAK_WHOLE_FRESH))
+        whole_advise(w, 0, how);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
@@ -315,7 +322,7 @@ bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
     whole_count_mapped(need - have);
     w->superslabs = need;
     w->mapped_bytes = bytes;
-    whole_advise(w, have, 0); /* as for the block's first pages */
+    hak_whole_grown(w, have);
     return true;
 }
 
