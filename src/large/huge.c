@@ -180,11 +180,21 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     return huge_publish(&to, colour, bytes, 0);
 }
 
+/* More than was asked for last, and what is mapped suffices. (In the hardened build the last page
+ * is a guard.) */
+static bool huge_grows_into_its_own(size_t superslab, size_t new_bytes, size_t need_bytes)
+{
+    const struct hak_superslab *r = huge_record(superslab);
+    return !HAK_HARDENED && new_bytes >= r->huge.note.bytes && need_bytes < r->huge.mapped_bytes;
+}
+
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
 {
     size_t bytes = hak_round_up(new_bytes + hak_huge_colour(superslab), HAK_SLOT_BYTES);
     struct hak_whole w = huge_whole(superslab);
     bool in_place = bytes == w.mapped_bytes;
+    if (huge_grows_into_its_own(superslab, new_bytes, bytes))
+        return huge_address(superslab);
     if (bytes < w.mapped_bytes) {
         hak_whole_try_cut(&w, bytes); /* refused: the block stays as large as it was */
         in_place = true;

@@ -38,9 +38,10 @@ static void huge_found_dear(void)
 
 bool hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page)
 {
-    if (huge_is_spared((bytes + HAK_SUPERSLAB_BYTES - 1) / HAK_SUPERSLAB_BYTES))
+    size_t before = hak_round_down((size_t)(page - at), HAK_SUPERSLAB_BYTES);
+    if (huge_is_spared((bytes - before + HAK_SUPERSLAB_BYTES - 1) / HAK_SUPERSLAB_BYTES))
         return false;
-    size_t first = hak_min(bytes, HAK_SUPERSLAB_BYTES);
+    size_t first = hak_min(bytes, before + HAK_SUPERSLAB_BYTES);
     hak_os_advise_huge_pages(at, first);
     hak_add_relaxed(&hak_pool.huge_asked_total, 1u);
     if (hak_os_fault_in_ns(page) >= DEAR_NS) {

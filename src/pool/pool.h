@@ -184,7 +184,8 @@ void hak_whole_unmap(const struct hak_whole *w);
 /* After pages were moved in: what lies behind the first `from` superslabs of a block that grows is
  * written before it is read, and may get huge pages. */
 void hak_whole_grown(const struct hak_whole *w, size_t from);
-/* Makes mapped_bytes larger, in place, for a block that grows. */
+/* Makes mapped_bytes larger, in place, for a block that grows: to `bytes`, or to the end of a
+ * superslab that may get a huge page. */
 bool hak_whole_try_extend(struct hak_whole *w, size_t bytes);
 /* Gives the end back to the system. False: refused, nothing has changed. */
 bool hak_whole_try_cut(struct hak_whole *w, size_t bytes);

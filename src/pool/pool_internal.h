@@ -119,7 +119,8 @@ static inline void pool_set_dense(struct hak_superslab *s, bool dense)
 }
 
 /* Asks for huge pages in [at, at + bytes), and returns true, unless they have turned out to be
- * dear. `page`, in its first 2 MiB, is faulted in: the caller is about to use it. */
+ * dear. `page` is faulted in: the caller is about to use it. What lies in superslabs before it has
+ * been in use. */
 bool hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page);
 
 /* Huge blocks are used from end to end, as far as is known: see whole.c. */

@@ -105,7 +105,10 @@ static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
-    whole_advise(w, from, HAK_WHOLE_WRITTEN);
+    size_t skip = from * HAK_SUPERSLAB_BYTES;
+    char *at = hak_superslab_address(w->first);
+    if (w->mapped_bytes >= skip + HAK_SUPERSLAB_BYTES && whole_is_dense(w, HAK_WHOLE_WRITTEN))
+        hak_pool_ask_for_huge_pages(at, w->mapped_bytes, at + skip); /* all of it: one mapping */
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)
@@ -305,7 +308,7 @@ void hak_whole_unmap(const struct hak_whole *w)
     whole_unmap(w->first, w->superslabs, w->mapped_bytes);
 }
 
-bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
+static bool whole_try_extend_to(struct hak_whole *w, size_t bytes)
 {
     size_t have = w->superslabs;
     size_t need = hak_max(whole_superslabs(bytes), have);
@@ -324,6 +327,22 @@ bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
     w->mapped_bytes = bytes;
     hak_whole_grown(w, have);
     return true;
+}
+
+/* A large block that grows by little at a time gets whole superslabs, or none would have a huge
+ * page: there has to be room for one when the first of its pages is touched. */
+static bool whole_grows_by_superslabs(const struct hak_whole *w, size_t bytes)
+{
+    size_t superslabs = whole_superslabs(bytes);
+    return !HAK_HARDENED && superslabs > w->superslabs && !hak_whole_is_exact() &&
+           pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
+}
+
+bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)
+{
+    size_t all = hak_round_up(bytes, HAK_SUPERSLAB_BYTES);
+    return (whole_grows_by_superslabs(w, bytes) && whole_try_extend_to(w, all)) ||
+           whole_try_extend_to(w, bytes);
 }
 
 bool hak_whole_try_cut(struct hak_whole *w, size_t bytes)

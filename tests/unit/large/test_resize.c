@@ -108,6 +108,7 @@ static void a_huge_block_grows_in_place_where_the_addresses_are_free(void **stat
     start();
     char *p = allocate(4 * MIB);
     fill(p, 4 * MIB, 5);
+    hak_pool_set_huge_pages_from(SIZE_MAX);
     for (size_t bytes = 4 * MIB + 65536; bytes <= 40 * MIB; bytes += 3 * MIB) {
         assert_ptr_equal(resize(p, bytes), p);
         assert_int_equal(usable(p), bytes);
@@ -119,6 +120,34 @@ static void a_huge_block_grows_in_place_where_the_addresses_are_free(void **stat
     assert_true(release(p));
     hak_pool_trim();
     assert_int_equal(window_bytes(), 0);
+}
+
+static void a_large_huge_block_grows_by_superslabs_that_have_huge_pages(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate_plain(6 * MIB - 65536);
+    assert_ptr_equal(resize(p, 6 * MIB), p); /* the rest of a superslab */
+    assert_int_equal(usable(p), 6 * MIB);
+    for (size_t bytes = 6 * MIB + 65536; bytes <= 12 * MIB; bytes += 65536) {
+        uint64_t calls = fake_os_calls(FAKE_ANY);
+        assert_ptr_equal(resize(p, bytes), p);
+        bool is_first = bytes % (2 * MIB) == 65536;
+        assert_true((fake_os_calls(FAKE_ANY) != calls) == is_first);
+        assert_int_equal(usable(p), hak_round_up(bytes, 2 * MIB));
+        p[bytes - 1] = 1;
+    }
+    struct hak_pool_stats pool;
+    hak_pool_stats(&pool);
+    assert_int_equal(pool.huge_asked_total, 3);
+    assert_int_equal(window_bytes(), 12 * MIB);
+    assert_ptr_equal(resize(p, 12 * MIB - 65536),
+                     p); /* shorter than before: what is too much goes */
+    assert_int_equal(usable(p), 12 * MIB - 65536);
+    assert_int_equal(window_bytes(), 12 * MIB - 65536);
+    fake_os_fail(FAKE_MAP_AT, 1, ENOMEM); /* not a superslab: then what is needed */
+    assert_ptr_equal(resize(p, 12 * MIB + 65536), p);
+    assert_int_equal(usable(p), 12 * MIB + 65536);
 }
 
 static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
@@ -281,6 +310,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_resize_within_the_same_slots_changes_nothing),
     cmocka_unit_test(a_run_from_256_kib_moves_by_pages),
     cmocka_unit_test(a_huge_block_grows_in_place_where_the_addresses_are_free),
+    cmocka_unit_test(a_large_huge_block_grows_by_superslabs_that_have_huge_pages),
     cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
     cmocka_unit_test(a_huge_block_that_shrinks_gives_pages_and_addresses_back),
     cmocka_unit_test(a_huge_block_may_shrink_below_the_huge_sizes),

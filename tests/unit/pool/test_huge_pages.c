@@ -188,12 +188,15 @@ static void a_block_that_grows_gets_huge_pages_behind_what_it_had(void **state)
     bool zero;
     start();
     huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
-    assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
-    assert_true(hak_whole_try_extend(&w, 4 * HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES));
-    assert_int_equal(stats().huge_asked_total, 0); /* no room for one */
-    assert_true(hak_whole_try_extend(&w, 6 * HAK_SUPERSLAB_BYTES));
+    assert_int_equal(hak_whole_take(2 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
+    assert_true(hak_whole_try_extend(&w, 3 * HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES));
+    assert_int_equal(w.mapped_bytes, 3 * HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES); /* no large one */
+    assert_int_equal(stats().huge_asked_total, 0);
+    assert_true(hak_whole_try_extend(&w, 3 * HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES));
+    assert_int_equal(w.mapped_bytes, 4 * HAK_SUPERSLAB_BYTES); /* room for a huge page */
     assert_int_equal(stats().huge_asked_total, 1);
-    assert_true(hak_os_is_resident(hak_superslab_address(w.first + 4)));
+    assert_true(hak_os_is_resident(hak_superslab_address(w.first + 3)));
+    assert_false(hak_os_is_resident(hak_superslab_address(w.first + 2)));
     struct hak_whole to;
     assert_int_equal(hak_whole_take(8 * HAK_SUPERSLAB_BYTES, 1, HAK_WHOLE_FRESH, &to, &zero), 0);
     assert_int_equal(stats().huge_asked_total, 1); /* pages will be moved in */
