@@ -160,13 +160,11 @@ void hak_heap_free_messages_owner_locked(struct hak_heap *heap)
     remote_give_back_locked(heap);
 }
 
-#define REMOTE_LINE_BYTES 64u
-
 /* All of its cache lines are on their way at once while the message before is looked through: they
  * lie in the cache of the thread that sent it. */
 static void remote_prefetch(const struct hak_message *m)
 {
-    for (size_t at = 0; m != NULL && at < sizeof *m; at += REMOTE_LINE_BYTES)
+    for (size_t at = 0; m != NULL && at < sizeof *m; at += HAK_CACHE_LINE)
         __builtin_prefetch((const char *)m + at);
 }
 

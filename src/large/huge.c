@@ -191,10 +191,10 @@ static bool huge_grows_into_its_own(size_t superslab, size_t new_bytes, size_t n
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
 {
     size_t bytes = hak_round_up(new_bytes + hak_huge_colour(superslab), HAK_SLOT_BYTES);
-    struct hak_whole w = huge_whole(superslab);
-    bool in_place = bytes == w.mapped_bytes;
     if (huge_grows_into_its_own(superslab, new_bytes, bytes))
         return huge_address(superslab);
+    struct hak_whole w = huge_whole(superslab);
+    bool in_place = bytes == w.mapped_bytes;
     if (bytes < w.mapped_bytes) {
         hak_whole_try_cut(&w, bytes); /* refused: the block stays as large as it was */
         in_place = true;

@@ -86,29 +86,33 @@ static void whole_learn_of_last(void)
         whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SLOT_BYTES);
 }
 
+/* Large enough for huge pages without evidence. */
+static bool whole_is_large(size_t superslabs)
+{
+    return pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
+}
+
 static bool whole_is_dense(const struct hak_whole *w, unsigned how)
 {
     if (pool_knows_dense() || hak_pool_is_huge_early())
         return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
-    return how & HAK_WHOLE_WRITTEN && pool_wants_huge_pages(w->superslabs * WRITTEN_SHARE);
+    return how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
 }
 
-/* What is to be mapped from the superslab number `from` of the range on, if it has room for a huge
- * page. */
-static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
+/* What begins with the superslab number `begin` of the range and is to be touched from `from` on,
+ * if there is room for a huge page. */
+static void whole_advise(const struct hak_whole *w, size_t begin, size_t from, unsigned how)
 {
-    size_t skip = from * HAK_SUPERSLAB_BYTES;
-    char *at = hak_superslab_address(w->first) + skip;
-    if (w->mapped_bytes >= skip + HAK_SUPERSLAB_BYTES && whole_is_dense(w, how))
-        hak_pool_ask_for_huge_pages(at, w->mapped_bytes - skip, at);
+    size_t skip = begin * HAK_SUPERSLAB_BYTES;
+    bool has_room = w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES;
+    if (has_room && whole_is_dense(w, how))
+        hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip,
+                                    hak_superslab_address(w->first + from));
 }
 
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
-    size_t skip = from * HAK_SUPERSLAB_BYTES;
-    char *at = hak_superslab_address(w->first);
-    if (w->mapped_bytes >= skip + HAK_SUPERSLAB_BYTES && whole_is_dense(w, HAK_WHOLE_WRITTEN))
-        hak_pool_ask_for_huge_pages(at, w->mapped_bytes, at + skip); /* all of it: one mapping */
+    whole_advise(w, 0, from, HAK_WHOLE_WRITTEN); /* all of it: one mapping */
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)
@@ -120,7 +124,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
         return error;
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
-        whole_advise(w, 0, how);
+        whole_advise(w, 0, 0, how);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
@@ -169,7 +173,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     size_t moved = whole_move_in(w);
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
-    whole_advise(w, moved, how);
+    whole_advise(w, moved, moved, how);
     whole_count_mapped(w->superslabs - moved);
     *zero = moved == 0;
     return 0;
@@ -335,7 +339,7 @@ static bool whole_grows_by_superslabs(const struct hak_whole *w, size_t bytes)
 {
     size_t superslabs = whole_superslabs(bytes);
     return !HAK_HARDENED && superslabs > w->superslabs && !hak_whole_is_exact() &&
-           pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
+           whole_is_large(superslabs);
 }
 
 bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)

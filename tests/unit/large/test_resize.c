@@ -141,8 +141,8 @@ static void a_large_huge_block_grows_by_superslabs_that_have_huge_pages(void **s
     hak_pool_stats(&pool);
     assert_int_equal(pool.huge_asked_total, 3);
     assert_int_equal(window_bytes(), 12 * MIB);
-    assert_ptr_equal(resize(p, 12 * MIB - 65536),
-                     p); /* shorter than before: what is too much goes */
+    /* Shorter than before: what is too much goes. */
+    assert_ptr_equal(resize(p, 12 * MIB - 65536), p);
     assert_int_equal(usable(p), 12 * MIB - 65536);
     assert_int_equal(window_bytes(), 12 * MIB - 65536);
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM); /* not a superslab: then what is needed */
