@@ -159,7 +159,8 @@ static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
 {
     return hak_load_relaxed(&hak_registry.last_tag) >= MANY_HEAPS &&
            heap->classes[cls].begun <= SHARED_REFILLS &&
-           hak_class(cls)->size_bytes <= SHARED_BYTES / 2 && heap->group == HAK_GROUP_SHORT &&
+           hak_class(cls)->size_bytes <= SHARED_BYTES / 2 &&
+           hak_load_relaxed(&heap->group) == HAK_GROUP_SHORT &&
            hak_heap_pick_locked(heap, cls) == NULL;
 }
 

@@ -156,7 +156,7 @@ struct hak_heap {
     bool dead;                           /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
-    uint8_t group; /* HAK_GROUP_SHORT for the heap of a thread itself */
+    _Atomic(uint8_t) group; /* HAK_GROUP_SHORT for the heap of a thread itself */
     /* The thread's heaps for the other groups, NULL until one is asked for; owner. Blocks come from
      * them; to their own thread's frees they are another heap's, as they are rare. */
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
@@ -193,6 +193,17 @@ extern HAK_HIDDEN struct hak_front
 
 /* A heap nobody runs: owns the slabs of ended threads and serves threads without a heap. */
 extern HAK_HIDDEN struct hak_heap *hak_orphans;
+/* The same for the slabs of the threads' heaps for other groups, and for nothing else; NULL until a
+ * thread ends that had one, or when there was no memory for it. */
+extern HAK_HIDDEN _Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
+
+/* The shared heap for the slabs of a group's heaps, or NULL. */
+static inline struct hak_heap *hak_orphans_of_group(unsigned group)
+{
+    return group == HAK_GROUP_SHORT
+               ? hak_orphans
+               : hak_load_acquire(&hak_group_orphans[group - 1]); /* ORDER: [group-orphans] */
+}
 
 HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint64_t kind)
 {

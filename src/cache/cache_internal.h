@@ -168,7 +168,7 @@ void hak_heap_carved_locked(struct hak_heap *heap, unsigned cls);
 /* Brings what malloc looks at in line with the true kinds and the watched classes. */
 void hak_heap_show_kinds_locked(struct hak_heap *heap);
 
-/* Moves all slabs of a heap whose thread is gone to the shared heap. */
+/* Moves all slabs of a heap whose thread is gone to the shared heap of its group. */
 void hak_heap_abandon(struct hak_heap *heap);
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */
 void hak_registry_bury(void);

@@ -206,7 +206,11 @@ bool hak_heap_try_collect_any(struct hak_heap *heap)
 
 void hak_cache_collect_orphans(void)
 {
-    hak_heap_try_collect_any(hak_orphans);
+    for (unsigned group = 0; group < HAK_GROUPS; group++) {
+        struct hak_heap *orphans = hak_orphans_of_group(group);
+        if (orphans != NULL)
+            hak_heap_try_collect_any(orphans);
+    }
 }
 
 /* --- outbox --- */

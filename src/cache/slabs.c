@@ -85,23 +85,6 @@ struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
-/* Ended threads' slabs of one group, the first few of a class. */
-#define ADOPT_LOOK_AT 8u
-
-static struct hak_slab *slabs_pick_of_group_locked(struct hak_heap *heap, unsigned cls,
-                                                   unsigned group)
-{
-    unsigned looked = 0;
-    for (unsigned list = 0; list < HAK_LIST_FULL; list++)
-        for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next) {
-            if (s->group == group)
-                return s;
-            if (++looked == ADOPT_LOOK_AT)
-                return NULL;
-        }
-    return NULL;
-}
-
 /* Both heaps' locks are held. */
 static void slabs_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
 {
@@ -114,11 +97,12 @@ static void slabs_adopt_locked(struct hak_heap *heap, struct hak_heap *from, str
 /* Stage 0: a slab whose owner ended. */
 static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_heap *orphans = hak_orphans;
-    if (heap == orphans || hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))
+    struct hak_heap *orphans = hak_orphans_of_group(hak_load_relaxed(&heap->group));
+    if (orphans == NULL || heap == orphans || hak_load_relaxed(&orphans->slabs) == 0 ||
+        !hak_try_lock(&orphans->lock))
         return NULL;
     hak_heap_collect_locked(orphans);
-    struct hak_slab *s = slabs_pick_of_group_locked(orphans, cls, heap->group);
+    struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
     if (s != NULL)
         slabs_adopt_locked(heap, orphans, s);
     hak_unlock(&orphans->lock);
@@ -126,14 +110,12 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
 }
 
 /* A slab that is worth it: half of its blocks at least were used and are free. */
-static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls,
-                                                     unsigned group)
+static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls)
 {
     struct hak_slab *s = sleeper->classes[cls].lists[HAK_LIST_FULL - 1];
-    for (unsigned i = 0; s != NULL && i < ADOPT_LOOK_AT; i++, s = s->next)
-        if (s->group == group && hak_load_relaxed(&s->free_blocks) * 2u >= hak_class(cls)->blocks)
-            return s;
-    return NULL;
+    while (s != NULL && hak_load_relaxed(&s->free_blocks) * 2u < hak_class(cls)->blocks)
+        s = s->next; /* most of it was never used, of which a heap has few */
+    return s;
 }
 
 /* From a heap that was found to have something in its inbox, and whose lock is held; it is not
@@ -142,7 +124,9 @@ static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak
                                                unsigned cls)
 {
     hak_heap_collect_locked(from);
-    struct hak_slab *s = slabs_pick_of_sleeper_locked(from, cls, heap->group);
+    struct hak_slab *s = hak_load_relaxed(&from->group) == hak_load_relaxed(&heap->group)
+                             ? slabs_pick_of_sleeper_locked(from, cls)
+                             : NULL;
     if (s != NULL)
         slabs_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
@@ -254,7 +238,7 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     }
     bool few = ch->slabs_taken < before && !early;
     bool of_many = heap == hak_orphans; /* whoever adopts one may want little of it */
-    return few || of_many || heap->group != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
+    return few || of_many || hak_load_relaxed(&heap->group) != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }
 
 /* With much memory in a class, of all threads, the fine class below it is worth having. Not with a
@@ -291,7 +275,6 @@ struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls)
         heap->classes[cls].slabs_taken >= SLABS_BEFORE_DENSE)
         hak_os_populate(hak_slot_address(slot), slots * HAK_SLOT_BYTES);
     s = hak_slab_make_owner(slot, cls, zero);
-    s->group = heap->group;
     hak_heap_own_locked(heap, s);
     return s;
 }

@@ -36,6 +36,7 @@ struct hak_front hak_front_shared HAK_RELOCATED = {.tag = 0xFFFFFEu << HAK_TAG_S
                                                    .bins = BINS_CLOSED};
 __thread struct hak_front *hak_self __attribute__((tls_model("initial-exec"))) = &hak_front_none;
 struct hak_heap *hak_orphans;
+_Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
 
 struct hak_registry hak_registry;
 
@@ -164,7 +165,7 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
         return NULL;
     hak_cache_refresh(heap);
     heap->end_rounds = 0;
-    heap->group = (uint8_t)group;
+    hak_store_relaxed(&heap->group, (uint8_t)group);
     heap->unwatched_bytes = 0;
     if (heap->front.meter != NULL)
         memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
@@ -208,13 +209,41 @@ static void threads_begin_anew_locked(struct hak_heap *heap)
     }
 }
 
+/* Nobody's: it has no thread, and is in no list of those that wait for one. */
+static struct hak_heap *registry_make_group_orphans(unsigned group)
+{
+    hak_lock(&hak_registry.lock);
+    struct hak_heap *orphans = hak_orphans_of_group(group); /* somebody else may have made it */
+    if (orphans == NULL)
+        orphans = registry_take_locked(&hak_registry.free, false);
+    if (orphans == NULL)
+        orphans = registry_new_heap_locked();
+    if (orphans != NULL) {
+        hak_store_relaxed(&orphans->group, (uint8_t)group);
+        /* ORDER: [group-orphans] the heap is whole */
+        hak_store_release(&hak_group_orphans[group - 1], orphans);
+    }
+    hak_unlock(&hak_registry.lock);
+    return orphans;
+}
+
+static struct hak_heap *threads_orphans_for(const struct hak_heap *heap)
+{
+    unsigned group = hak_load_relaxed(&heap->group);
+    struct hak_heap *orphans = hak_orphans_of_group(group);
+    if (orphans == NULL)
+        orphans = registry_make_group_orphans(group);
+    return orphans != NULL ? orphans : hak_orphans;
+}
+
 void hak_heap_abandon(struct hak_heap *heap)
 {
     hak_cache_flush(heap);
+    struct hak_heap *orphans = threads_orphans_for(heap);
     hak_lock(&heap->lock);
-    hak_lock(&hak_orphans->lock);
-    threads_move_slabs_locked(heap, hak_orphans);
-    hak_unlock(&hak_orphans->lock);
+    hak_lock(&orphans->lock);
+    threads_move_slabs_locked(heap, orphans);
+    hak_unlock(&orphans->lock);
     threads_begin_anew_locked(heap);
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
@@ -455,5 +484,10 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         hak_load_relaxed(&hak_orphans->lost) ? registry_new_heap_locked() : NULL;
     if (fresh != NULL)
         hak_orphans = fresh;
+    for (unsigned i = 0; i < HAK_GROUPS - 1; i++) {
+        const struct hak_heap *orphans = hak_load_relaxed(&hak_group_orphans[i]);
+        if (orphans != NULL && hak_load_relaxed(&orphans->lost))
+            hak_store_relaxed(&hak_group_orphans[i], NULL);
+    }
     return mine_is_lost;
 }

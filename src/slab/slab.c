@@ -42,7 +42,7 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     s->cls = (uint8_t)cls;
     s->first_word = 0;
     s->zero = zero;
-    s->list = s->group = 0;
+    s->list = 0;
     s->purged_free_blocks = s->seen_free_blocks = 0;
     hak_store_relaxed(&s->carved, (uint16_t)0);
     hak_store_relaxed(&s->free_blocks, (uint16_t)0);

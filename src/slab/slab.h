@@ -52,7 +52,6 @@ struct hak_slab {
     uint16_t seen_free_blocks;  /* free_blocks when somebody looked last: see purge.c in cache */
     uint32_t large_bytes;       /* large blocks only: the slots' length; the block's own */
     uint32_t large_colour;      /* and where in the first slot the block begins: see runs.c */
-    uint8_t group;              /* of the heap that took it from the pool: see cache.h */
     uint8_t purged_least_pages; /* with what its free pages were given back last */
     uint16_t settle_free;       /* so many blocks free that it belongs into another list */
     /* Any thread reads. */

@@ -243,13 +243,9 @@ MISTAKES = (
                 """    hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
 """, ""), (
                     """    hak_cache_flush(heap);
-    hak_lock(&heap->lock);
-    hak_lock(&hak_orphans->lock);
 """,
                     """    hak_cache_flush(heap);
     hak_inbox_forward_any(heap);
-    hak_lock(&heap->lock);
-    hak_lock(&hak_orphans->lock);
 """)), "blocks_ends"),
     Mistake("kept_given_unlocked", "a kept heap is given up while a thread that starts takes it", "cache/threads.c", ((
         """    hak_lock(&hak_registry.lock);
@@ -282,12 +278,12 @@ MISTAKES = (
         "    }\n"),), "other_lock"),
     Mistake("locks_in_two_orders", "the tick waits for the next heap's lock while it holds one", "cache/threads.c", ((
         """    hak_lock(&heap->lock);
-    hak_lock(&hak_orphans->lock);
-    threads_move_slabs_locked(heap, hak_orphans);
+    hak_lock(&orphans->lock);
+    threads_move_slabs_locked(heap, orphans);
 """,
-        """    hak_lock(&hak_orphans->lock);
+        """    hak_lock(&orphans->lock);
     hak_lock(&heap->lock);
-    threads_move_slabs_locked(heap, hak_orphans);
+    threads_move_slabs_locked(heap, orphans);
 """), (
             """        threads_add_usage_locked(h, out);
         hak_unlock(&h->lock);

@@ -40,6 +40,8 @@ LARGE_RECORD = kept("a correct program orders the allocation before the free; ke
                     "that does not")
 SAMPLE_SLOT = kept("not run: no scenario samples lifetimes; the slot's content passes from the thread that frees a "
                    "sample to the one that gets the next, as a block does through its slab")
+GROUP_ORPHANS = kept("not run: no scenario routes by call site; whoever reads the pointer takes the heap's lock next, but the first to do so "
+                     "may meet one that nobody held before, half made")
 SITE_RULES = kept("not run: rules are read before the program begins; kept for who adds them later")
 METERED = kept("not run: no scenario profiles; one thread writes, and who comes later reads a copy of its memory (a fork) "
                "or takes the heap's lock; the order keeps a block from being in two bins")
@@ -53,6 +55,8 @@ PROFILE = kept("not run: no scenario profiles; a site or a table is made whole b
                "by plain release and acquire")
 
 ORDERS = {
+    "cache/cache.h hak_orphans_of_group load_acquire -> relaxed": GROUP_ORPHANS,
+    "cache/threads.c registry_make_group_orphans store_release -> relaxed": GROUP_ORPHANS,
     "cache/meter.c hak_metered_blocks load_acquire -> relaxed": METERED,
     "cache/meter.c hak_cache_meter_take store_release -> relaxed": METERED,
     "cache/meter.c hak_heap_unmeter_owner store_release -> relaxed": METERED,

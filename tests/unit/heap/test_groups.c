@@ -37,6 +37,12 @@ static const struct hak_slab *slab_of(const void *p)
     return hak_slab_of_slot(hak_slot_of(p), hak_class(kind / 2));
 }
 
+static unsigned group_of(const void *p)
+{
+    const struct hak_heap *owner = hak_load_relaxed(&slab_of(p)->owner);
+    return hak_load_relaxed(&owner->group);
+}
+
 static char *block[BLOCKS];
 
 static void groups_do_not_share_slabs(void **state)
@@ -48,8 +54,7 @@ static void groups_do_not_share_slabs(void **state)
         fill(block[i], 16 + i % 185, i);
     }
     for (unsigned i = 0; i < BLOCKS; i++) {
-        const struct hak_slab *s = slab_of(block[i]);
-        CHECK(s->group == i % HAK_GROUPS, "block %u", i);
+        CHECK(group_of(block[i]) == i % HAK_GROUPS, "block %u", i);
         assert_true(is_filled(block[i], 16 + i % 185, 16 + i % 185, i));
     }
     for (unsigned i = 0; i < BLOCKS; i++)
@@ -106,7 +111,7 @@ static void other_sizes_are_not_concerned(void **state)
     (void)state;
     apply_rules(100, 100);
     char *p = allocate_from(HAK_GROUP_LONG, 5000);
-    assert_int_equal(slab_of(p)->group, HAK_GROUP_SHORT);
+    assert_int_equal(group_of(p), HAK_GROUP_SHORT);
     char *q = allocate_from(HAK_GROUP_LONG, 200000);
     char *r = allocate_from(HAK_GROUP_LONG, 5 * MIB);
     release(p);
@@ -132,16 +137,73 @@ static void ended_threads_leave_whole_blocks(void **state)
     hak_cache_purge(); /* what is kept for the next thread goes */
     for (unsigned i = 0; i < BLOCKS; i++) {
         assert_true(is_filled(block[i], 96, 96, i));
-        assert_ptr_equal(hak_load_relaxed(&slab_of(block[i])->owner), hak_orphans);
+        assert_ptr_equal(hak_load_relaxed(&slab_of(block[i])->owner),
+                         hak_orphans_of_group(i % HAK_GROUPS));
     }
     for (unsigned i = 0; i < 300; i++) {
         unsigned group = i % HAK_GROUPS;
         char *p = allocate_from(group, 96);
-        assert_int_equal(slab_of(p)->group, group);
+        assert_int_equal(group_of(p), group);
     }
     struct hak_pool_stats stats;
     hak_pool_stats(&stats);
     assert_true(stats.acquired[HAK_STAGE_ADOPT] >= HAK_GROUPS);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        release(block[i]);
+}
+
+/* Many slabs of one group, and one with room of another. */
+static void leave_many(unsigned index, void *argument)
+{
+    (void)argument;
+    for (unsigned i = index; i < BLOCKS; i++)
+        block[i] = allocate_from(i == 0 ? HAK_GROUP_LONG : HAK_GROUP_SHORT, 1000);
+    for (unsigned i = 1; i < BLOCKS; i += 2)
+        release(block[i]);
+}
+
+static void a_group_finds_its_slab_among_many(void **state)
+{
+    (void)state;
+    apply_rules(1000, 1000);
+    unit_in_threads(1, leave_many, NULL);
+    hak_cache_purge(); /* what is kept for the next thread goes */
+    const struct hak_slab *left = slab_of(block[0]);
+    char *p = allocate_from(HAK_GROUP_LONG, 1000);
+    assert_ptr_equal(slab_of(p), left);
+    assert_ptr_not_equal(hak_load_relaxed(&left->owner), hak_orphans_of_group(HAK_GROUP_LONG));
+    release(p);
+    for (unsigned i = 0; i < BLOCKS; i += 2)
+        release(block[i]);
+}
+
+/* The heap that has a group's slabs of ended threads was in the midst of something when the process
+ * forked: the child makes another. */
+static void a_lost_shared_heap_is_replaced(void **state)
+{
+    (void)state;
+    apply_rules(96, 96);
+    unit_in_threads(4, fill_and_leave, NULL);
+    hak_cache_purge();
+    struct hak_heap *orphans = hak_orphans_of_group(HAK_GROUP_LONG);
+    assert_non_null(orphans);
+    pid_t child = fork();
+    if (child == 0) {
+        hak_store_relaxed(&orphans->lock.state, 1u); /* another thread had it */
+        hak_heap_fork_child();
+        MUST(hak_orphans_of_group(HAK_GROUP_LONG) == NULL);
+        MUST(hak_orphans_of_group(HAK_GROUP_MEDIUM) != NULL);
+        unit_in_threads(4, fill_and_leave, NULL);
+        hak_cache_purge();
+        struct hak_heap *fresh = hak_orphans_of_group(HAK_GROUP_LONG);
+        MUST(fresh != NULL && fresh != orphans);
+        char *p = allocate_from(HAK_GROUP_LONG, 96);
+        MUST(hak_load_relaxed(&slab_of(p)->owner) != fresh);
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
     for (unsigned i = 0; i < BLOCKS; i++)
         release(block[i]);
 }
@@ -202,6 +264,8 @@ static void samples_are_like_other_blocks(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(groups_do_not_share_slabs),
+    cmocka_unit_test(a_group_finds_its_slab_among_many),
+    cmocka_unit_test(a_lost_shared_heap_is_replaced),
     cmocka_unit_test(long_lived_blocks_pin_little),
     cmocka_unit_test(what_is_freed_is_used_again),
     cmocka_unit_test(other_sizes_are_not_concerned),
