@@ -151,14 +151,12 @@ static bool bins_is_at_peak_locked(const struct hak_heap *heap, unsigned cls)
  * So with many heaps a thread's first batches of a class, small ones, are from slabs that all
  * threads share, the shared heap's, and return there as another thread's blocks do. --- */
 
-#define MANY_HEAPS 32u
 #define SHARED_REFILLS 4u
 #define SHARED_BYTES 1024u /* a batch */
 
 static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
 {
-    return hak_load_relaxed(&hak_registry.last_tag) >= MANY_HEAPS &&
-           heap->classes[cls].begun <= SHARED_REFILLS &&
+    return hak_cache_has_many_heaps() && heap->classes[cls].begun <= SHARED_REFILLS &&
            hak_class(cls)->size_bytes <= SHARED_BYTES / 2 &&
            hak_load_relaxed(&heap->group) == HAK_GROUP_SHORT &&
            hak_heap_pick_locked(heap, cls) == NULL;

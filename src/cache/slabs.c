@@ -85,8 +85,7 @@ struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
-/* Both heaps' locks are held. */
-static void slabs_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
+void hak_heap_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
 {
     hak_heap_disown_locked(from, s);
     hak_heap_own_locked(heap, s);
@@ -104,7 +103,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     hak_heap_collect_locked(orphans);
     struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
     if (s != NULL)
-        slabs_adopt_locked(heap, orphans, s);
+        hak_heap_adopt_locked(heap, orphans, s);
     hak_unlock(&orphans->lock);
     return s;
 }
@@ -128,7 +127,7 @@ static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak
                              ? slabs_pick_of_sleeper_locked(from, cls)
                              : NULL;
     if (s != NULL)
-        slabs_adopt_locked(heap, from, s);
+        hak_heap_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
     if (s != NULL) /* what was sent before the slab had its new owner */
         hak_inbox_forward_any(from);

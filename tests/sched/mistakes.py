@@ -151,7 +151,7 @@ MISTAKES = (
 """),), "blocks_reuse"),
     Mistake("double_adoption", "a slab of an ended thread is adopted without the shared heap's lock",
             "cache/slabs.c", ((
-        "hak_load_relaxed(&orphans->slabs) == 0 || !hak_try_lock(&orphans->lock))",
+        "hak_load_relaxed(&orphans->slabs) == 0 ||\n        !hak_try_lock(&orphans->lock))",
         "hak_load_relaxed(&orphans->slabs) == 0)"), (
             """    hak_unlock(&orphans->lock);
     return s;
@@ -256,6 +256,14 @@ MISTAKES = (
 """,
         """    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
 """),), "blocks_kept"),
+    Mistake("reclaimed_unlocked", "who frees blocks of an ended thread takes their slab without the shared heap's lock",
+            "cache/remote.c", ((
+                "    if (hak_heap_try_lock_whole(orphans)) {\n", "    {\n"), (
+                    "        hak_unlock(&orphans->lock);\n    }\n    hak_unlock(&heap->lock);\n",
+                    "    }\n    hak_unlock(&heap->lock);\n")), "blocks_reclaim"),
+    Mistake("reclaimed_again", "who frees takes a slab over that another has taken over since", "cache/remote.c", ((
+        "            if (entry >> HAK_TAG_SHIFT == o->tag && heap->classes[cls].begun != 0)\n",
+        "            if (heap->classes[cls].begun != 0)\n"),), "blocks_reclaim"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;
@@ -297,14 +305,14 @@ MISTAKES = (
 """)), "blocks_walk"),
     Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
         """    hak_heap_collect_locked(from);
-    struct hak_slab *s = slabs_pick_of_sleeper""",
+    struct hak_slab *s = hak_load_relaxed(&from->group)""",
         """    hak_heap_collect_locked(from);
     hak_unlock(&from->lock);
-    struct hak_slab *s = slabs_pick_of_sleeper"""), (
-            """        slabs_adopt_locked(heap, from, s);
+    struct hak_slab *s = hak_load_relaxed(&from->group)"""), (
+            """        hak_heap_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
 """,
-            """        slabs_adopt_locked(heap, from, s);
+            """        hak_heap_adopt_locked(heap, from, s);
 """)), "blocks_takeover"),
     Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
             "cache/bins.c", ((

@@ -58,6 +58,111 @@ static void a_remote_free_comes_back_to_the_slab_of_an_ended_owner(void **state)
     assert_nothing_held();
 }
 
+static void collect(struct hak_heap *heap)
+{
+    hak_lock(&heap->lock);
+    hak_heap_collect_locked(heap);
+    hak_unlock(&heap->lock);
+}
+
+/* `other` has allocated of the class, so that it takes the slabs of those that it frees. */
+static void leave_blocks_to_other(unsigned cls, unsigned count)
+{
+    start_two();
+    allocate_many(owner, cls, count);
+    hak_self = &other->front;
+    blocks[count] = allocate(other, cls);
+    close_thread(owner);
+    hak_self = &other->front;
+    assert_true(count > HAK_MESSAGE_BLOCKS + 1u);
+}
+
+static struct hak_heap *owner_of(const void *p)
+{
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)));
+    return hak_load_relaxed(&s->owner);
+}
+
+static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
+{
+    (void)state;
+    unsigned cls = hak_class_of(64);
+    leave_blocks_to_other(cls, 300);
+    release_many(other, cls, HAK_MESSAGE_BLOCKS);
+    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
+    release(other, blocks[HAK_MESSAGE_BLOCKS]); /* no room for it in the message */
+    assert_ptr_equal(owner_of(blocks[299]), other);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 0);
+    verify_heaps();
+    uint64_t sent = counted(&other->stats.remote_frees);
+    for (unsigned i = HAK_MESSAGE_BLOCKS + 1; i <= 300; i++)
+        release(other, blocks[i]);
+    CHECK(counted(&other->stats.remote_frees) == sent, "%lu blocks were sent",
+          counted(&other->stats.remote_frees) - sent);
+    hak_cache_flush(other);
+    collect(other); /* what was sent to its own inbox */
+    assert_nothing_held();
+}
+
+static void who_allocates_nothing_of_the_class_leaves_the_slabs(void **state)
+{
+    (void)state;
+    unsigned cls = hak_class_of(64);
+    start_two();
+    allocate_many(owner, cls, 300);
+    close_thread(owner);
+    hak_self = &other->front;
+    char *p = allocate(other, hak_class_of(100));
+    for (unsigned i = 0; i < 299; i++)
+        release(other, blocks[i]);
+    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
+    release(other, blocks[299]);
+    release(other, p);
+    hak_cache_flush(other);
+    assert_nothing_held();
+}
+
+static void who_has_much_free_leaves_the_slabs(void **state)
+{
+    (void)state;
+    unsigned cls = hak_class_of(64);
+    leave_blocks_to_other(cls, 300);
+    char *mine[1000];
+    for (unsigned i = 0; i < UNIT_COUNT(mine); i++)
+        mine[i] = allocate(other, cls);
+    for (unsigned i = 1; i < UNIT_COUNT(mine); i++)
+        release(other, mine[i]);
+    hak_lock(&other->lock);
+    hak_heap_drain_locked(other, cls, hak_bin_blocks(other, cls));
+    hak_unlock(&other->lock);
+    assert_true(other->free_bytes > other->slab_bytes / 4);
+    size_t left = hak_load_relaxed(&hak_orphans->slabs);
+    for (unsigned i = 0; i < 150; i++)
+        release(other, blocks[i]);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), left);
+    for (unsigned i = 150; i <= 300; i++)
+        release(other, blocks[i]);
+    release(other, mine[0]);
+    hak_cache_flush(other);
+    assert_nothing_held();
+}
+
+static void among_many_threads_nobody_takes_the_slabs(void **state)
+{
+    (void)state;
+    unsigned cls = hak_class_of(64);
+    leave_blocks_to_other(cls, 300);
+    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
+        open_thread();
+    hak_self = &other->front;
+    release_many(other, cls, 200);
+    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
+    for (unsigned i = 200; i <= 300; i++)
+        release(other, blocks[i]);
+    hak_cache_flush(other);
+    assert_nothing_held();
+}
+
 static void what_an_ending_thread_has_freed_is_sent(void **state)
 {
     (void)state;
@@ -141,13 +246,6 @@ static struct hak_slab *slab_with_message(unsigned count)
     hak_outbox_flush(other);
     assert_non_null(hak_load_relaxed(&owner->inbox));
     return s;
-}
-
-static void collect(struct hak_heap *heap)
-{
-    hak_lock(&heap->lock);
-    hak_heap_collect_locked(heap);
-    hak_unlock(&heap->lock);
 }
 
 static void move_slab(struct hak_slab *s, struct hak_heap *from, struct hak_heap *to)
@@ -400,6 +498,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_remote_free_comes_back_to_its_live_owner),
     cmocka_unit_test(a_remote_free_changes_nothing_in_the_block),
     cmocka_unit_test(a_remote_free_comes_back_to_the_slab_of_an_ended_owner),
+    cmocka_unit_test(who_frees_blocks_of_an_ended_thread_takes_their_slabs),
+    cmocka_unit_test(who_allocates_nothing_of_the_class_leaves_the_slabs),
+    cmocka_unit_test(who_has_much_free_leaves_the_slabs),
+    cmocka_unit_test(among_many_threads_nobody_takes_the_slabs),
     cmocka_unit_test(what_an_ending_thread_has_freed_is_sent),
     cmocka_unit_test(no_more_than_64_kib_wait_to_be_sent),
     cmocka_unit_test(blocks_for_one_heap_are_sent_together),
