@@ -19,12 +19,14 @@ static size_t whole_superslabs(size_t bytes)
     return (bytes + HAK_SUPERSLAB_BYTES - 1) >> HAK_SUPERSLAB_SHIFT;
 }
 
-/* What hak_pool_reserve has counted as mapped is a huge block's. */
-static void whole_count_mapped(size_t superslabs)
+/* What hak_pool_reserve has counted as mapped is a huge block's. What a block grows by has to lie
+ * behind it, or where it moves to: nothing that might have been kept would have served. */
+static void whole_count_mapped(size_t superslabs, bool grows)
 {
     hak_add_relaxed(&hak_pool.whole_now, superslabs);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
-    hak_retired_regret(superslabs * HAK_SLOTS);
+    if (!grows)
+        hak_retired_regret(superslabs * HAK_SLOTS);
 }
 
 static void whole_count_unmapped(size_t superslabs)
@@ -128,7 +130,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
-    whole_count_mapped(w->superslabs);
+    whole_count_mapped(w->superslabs, how & HAK_WHOLE_FRESH);
     return 0;
 }
 
@@ -174,7 +176,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_advise(w, moved, moved, how);
-    whole_count_mapped(w->superslabs - moved);
+    whole_count_mapped(w->superslabs - moved, false);
     *zero = moved == 0;
     return 0;
 }
@@ -326,7 +328,7 @@ static bool whole_try_extend_to(struct hak_whole *w, size_t bytes)
         hak_sub_relaxed(&hak_pool.mapped_now, need - have);
         return false;
     }
-    whole_count_mapped(need - have);
+    whole_count_mapped(need - have, true);
     w->superslabs = need;
     w->mapped_bytes = bytes;
     hak_whole_grown(w, have);

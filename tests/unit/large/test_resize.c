@@ -150,6 +150,24 @@ static void a_large_huge_block_grows_by_superslabs_that_have_huge_pages(void **s
     assert_int_equal(usable(p), 12 * MIB + 65536);
 }
 
+/* What is kept could not have served it. */
+static void what_a_block_grows_by_is_no_reason_to_keep_more(void **state)
+{
+    (void)state;
+    assert_int_equal(hak_space_start(), 0);
+    hak_pool_configure(&(struct hak_pool_config){.retired_max_count = 1024,
+                                                 .retired_max_age_ns = 1000000000u,
+                                                 .huge_pages_from_bytes = 16 * MIB});
+    for (unsigned round = 0; round < 4; round++) {
+        char *p = allocate(4 * MIB);
+        for (size_t bytes = 6 * MIB; bytes <= 100 * MIB; bytes += 2 * MIB)
+            p = resize(p, bytes);
+        assert_true(release(p));
+        CHECK(hak_pool_kept_bytes() <= 8 * MIB, "round %u: %zu bytes", round,
+              hak_pool_kept_bytes());
+    }
+}
+
 static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
 {
     (void)state;
@@ -311,6 +329,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_run_from_256_kib_moves_by_pages),
     cmocka_unit_test(a_huge_block_grows_in_place_where_the_addresses_are_free),
     cmocka_unit_test(a_large_huge_block_grows_by_superslabs_that_have_huge_pages),
+    cmocka_unit_test(what_a_block_grows_by_is_no_reason_to_keep_more),
     cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
     cmocka_unit_test(a_huge_block_that_shrinks_gives_pages_and_addresses_back),
     cmocka_unit_test(a_huge_block_may_shrink_below_the_huge_sizes),
