@@ -28,6 +28,9 @@
 #define BORROW_BELOW_BYTES ((size_t)8 << 20) /* in slabs of the heap */
 #define BORROW_CLASSES 2u                    /* in use, next to the class */
 #define SPARING_BLOCKS 16u                   /* of fresh memory: see slab_take_fresh */
+/* With so many refills without an overflow it is not a swing of the class: nothing is borrowed, and
+ * more is carved at a time. */
+#define SPARING_REFILLS 16u
 
 struct hak_cache_knobs hak_cache_knobs = {
     .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .refine_slots = 64};
@@ -193,7 +196,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
             break;
         unsigned most = want - got;
         if (sparing && bins_is_fresh(s))
-            most = (unsigned)hak_min(most, SPARING_BLOCKS);
+            most = (unsigned)hak_min(most, SPARING_BLOCKS << ch->volume / SPARING_REFILLS);
         bool fresh_zero;
         unsigned carved = hak_load_relaxed(&s->carved);
         if (HAK_UNLIKELY(s->purged_free_blocks != 0))
@@ -325,7 +328,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
         bins_rest_locked(heap);
     unsigned blocks = hak_bin_blocks(heap, cls);
     bool borrows = larger_will_do && bins_may_borrow_locked(heap, cls);
-    if (blocks == 0 && borrows)
+    if (blocks == 0 && borrows && ch->volume < SPARING_REFILLS)
         p = bins_try_borrow_locked(heap, cls);
     if (blocks == 0 && p == NULL) {
         if (HAK_UNLIKELY(hak_registry_has_kept()) && hak_heap_pick_locked(heap, cls) == NULL) {

@@ -214,6 +214,27 @@ static void at_its_peak_a_class_takes_free_blocks_of_the_next(void **state)
     verify_heaps();
 }
 
+/* What allocates and frees in bulk turns, too, but refills often in a row: it does not come for
+ * each block that the next class has. */
+static void many_refills_in_a_row_are_no_swing(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(64);
+    uint64_t refills = 0;
+    for (unsigned round = 0; round < 20; round++) {
+        allocate_many(heap, cls + 1, MANY);
+        release_many(heap, MANY);
+        refills = counted(&heap->stats.refills);
+        allocate_or_larger(heap, cls, MANY);
+        refills = counted(&heap->stats.refills) - refills;
+        release_many(heap, MANY);
+    }
+    CHECK(refills <= 100, "%lu refills for %u blocks", refills, MANY);
+    verify_heaps();
+}
+
 static void a_class_without_a_turn_takes_memory(void **state)
 {
     (void)state;
@@ -547,6 +568,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_bin_grows_when_overflows_are_followed_by_underflows),
     cmocka_unit_test(a_working_set_over_the_capacity_soon_fits_the_bin),
     cmocka_unit_test(at_its_peak_a_class_takes_free_blocks_of_the_next),
+    cmocka_unit_test(many_refills_in_a_row_are_no_swing),
     cmocka_unit_test(a_class_without_a_turn_takes_memory),
     cmocka_unit_test(what_depends_on_its_class_gets_it),
     cmocka_unit_test(a_large_heap_does_not_borrow),
