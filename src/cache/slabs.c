@@ -89,8 +89,15 @@ void hak_heap_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct 
 {
     hak_heap_disown_locked(from, s);
     hak_heap_own_locked(heap, s);
-    hak_pool_count_adoption(s->cls);
     hak_count_owner(&heap->stats.adopted_slabs, 1u);
+}
+
+/* Instead of one from the pool. */
+static void slabs_adopt_to_use_locked(struct hak_heap *heap, struct hak_heap *from,
+                                      struct hak_slab *s)
+{
+    hak_heap_adopt_locked(heap, from, s);
+    hak_pool_count_adoption(s->cls);
 }
 
 /* Stage 0: a slab whose owner ended. */
@@ -103,7 +110,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     hak_heap_collect_locked(orphans);
     struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
     if (s != NULL)
-        hak_heap_adopt_locked(heap, orphans, s);
+        slabs_adopt_to_use_locked(heap, orphans, s);
     hak_unlock(&orphans->lock);
     return s;
 }
@@ -127,7 +134,7 @@ static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak
                              ? slabs_pick_of_sleeper_locked(from, cls)
                              : NULL;
     if (s != NULL)
-        hak_heap_adopt_locked(heap, from, s);
+        slabs_adopt_to_use_locked(heap, from, s);
     hak_unlock(&from->lock);
     if (s != NULL) /* what was sent before the slab had its new owner */
         hak_inbox_forward_any(from);

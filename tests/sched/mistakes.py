@@ -309,10 +309,10 @@ MISTAKES = (
         """    hak_heap_collect_locked(from);
     hak_unlock(&from->lock);
     struct hak_slab *s = hak_load_relaxed(&from->group)"""), (
-            """        hak_heap_adopt_locked(heap, from, s);
+            """        slabs_adopt_to_use_locked(heap, from, s);
     hak_unlock(&from->lock);
 """,
-            """        hak_heap_adopt_locked(heap, from, s);
+            """        slabs_adopt_to_use_locked(heap, from, s);
 """)), "blocks_takeover"),
     Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
             "cache/bins.c", ((

@@ -93,6 +93,10 @@ static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
     release(other, blocks[HAK_MESSAGE_BLOCKS]); /* no room for it in the message */
     assert_ptr_equal(owner_of(blocks[299]), other);
     assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 0);
+    struct hak_pool_stats pool;
+    hak_pool_stats(&pool);
+    assert_int_equal(pool.acquired[HAK_STAGE_ADOPT], 0); /* nothing was acquired */
+    assert_true(counted(&other->stats.adopted_slabs) > 0);
     verify_heaps();
     uint64_t sent = counted(&other->stats.remote_frees);
     for (unsigned i = HAK_MESSAGE_BLOCKS + 1; i <= 300; i++)
