@@ -9,7 +9,7 @@
  * all that are kept go to the shared heap when any thread is about to take one from there or from
  * the pool; of the oldest when there are too many, and at each tick.
  *
- * Lock order: heaps (the shared one last), then the registry's, the pool's, the window's, the
+ * Lock order: heaps (the shared ones last), then the registry's, the pool's, the window's, the
  * records'. */
 #include "cache/cache_internal.h"
 #include "large/large.h"

@@ -12,13 +12,12 @@
  * that: memory that was given back for the limit's sake and is wanted again within two seconds was
  * given back wrongly (unless a huge block grows by it, which nothing that is kept could serve), and
  * the limit rises by as much, to a quarter of the most that was in use (32 MiB at least; a knob),
- * and to all of that when as much has been given back wrongly. It rises for
- * as much in use as there was when that memory was given back; with less in use, by less. Memory
- * that grew old unused was kept wrongly, and the limit falls by as much. What is over the limit
- * goes back at once, whole superslabs first, the oldest first; then EMPTY slots, from the highest
- * address down (slots are acquired from the lowest up). The rest goes when it is older than the
- * configured age (EMPTY slots: four times that, while no experience is needed to keep so much), at
- * the next tick.
+ * and to all of that when as much has been given back wrongly. It rises for as much in use as there
+ * was when that memory was given back; with less in use, by less. Memory that grew old unused was
+ * kept wrongly, and the limit falls by as much. What is over the limit goes back at once, whole
+ * superslabs first, the oldest first; then EMPTY slots, from the highest address down (slots are
+ * acquired from the lowest up). The rest goes when it is older than the configured age (EMPTY
+ * slots: four times that, while no experience is needed to keep so much), at the next tick.
  *
  * Nothing here takes a lock. See pool.h. */
 #include "os/probes.h"
