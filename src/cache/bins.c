@@ -22,7 +22,7 @@
 #define BIN_VOLUME_SHARE 256u
 #define BIN_VOLUME_REFILLS 16u
 #define BIN_STREAK 2u
-#define BIN_BEGINNING 6u
+#define BIN_BEGINNING 13u
 #define BIN_FIRST_BLOCKS 16u
 #define REFILL_MAX_SLABS 4u
 #define BORROW_BELOW_BYTES ((size_t)8 << 20) /* in slabs of the heap */
@@ -152,23 +152,26 @@ static bool bins_is_at_peak_locked(const struct hak_heap *heap, unsigned cls)
 
 /* --- Many threads. Most of them want few blocks of a class, and each would touch a page for those.
  * So with many heaps a thread's first batches of a class, small ones, are from slabs that all
- * threads share, the shared heap's, and return there as another thread's blocks do. --- */
+ * threads share, the shared heap's, and return there as another thread's blocks do. What a batch
+ * has too much of lies between other threads' blocks, so a class costs a thread little, and it
+ * begins with more of them: see registry_new_heap_locked. --- */
 
-#define SHARED_REFILLS 4u
-#define SHARED_BYTES 1024u /* a batch */
+#define SHARED_REFILLS 12u
+#define SHARED_BYTES 512u /* a batch, and a block at most */
+_Static_assert(SHARED_REFILLS < BIN_BEGINNING, "begun counts so far");
 
 static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
 {
     return hak_cache_has_many_heaps() && heap->classes[cls].begun <= SHARED_REFILLS &&
-           hak_class(cls)->size_bytes <= SHARED_BYTES / 2 &&
+           hak_class(cls)->size_bytes <= SHARED_BYTES &&
            hak_load_relaxed(&heap->group) == HAK_GROUP_SHORT &&
            hak_heap_pick_locked(heap, cls) == NULL;
 }
 
-static unsigned bins_try_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
+static unsigned bins_take_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
 {
     struct hak_heap *shared = hak_orphans;
-    if (!hak_heap_try_lock_whole(shared))
+    if (!hak_heap_lock_whole(shared))
         return 0;
     most = (unsigned)hak_min(most, SHARED_BYTES / hak_class(cls)->size_bytes);
     unsigned got = hak_shared_take_locked(cls, out, most, zero);
@@ -187,7 +190,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
     void **out = ch->stack + want + 1;
     unsigned got = 0;
     if (HAK_UNLIKELY(bins_may_share_locked(heap, cls)))
-        got = bins_try_shared_locked(cls, out, want, zero);
+        got = bins_take_shared_locked(cls, out, want, zero);
     unsigned slabs = got == 0 ? REFILL_MAX_SLABS : 0;
     for (unsigned i = 0; i < slabs && got * 2 < want; i++) {
         struct hak_slab *s =

@@ -9,7 +9,8 @@
  * powers of two, as most threads use little. When it has taken fresh memory for one of them a few
  * times, the sizes get the classes of a quarter; and when nearly all that is asked of one of those
  * would fit into an eighth less, these sizes get a class of their own, as in programs with many
- * objects of one size.
+ * objects of one size. With many threads a new one begins with the classes of a quarter: its first
+ * batches are from slabs that all threads share (bins.c, "Many threads").
  */
 #include "cache/cache_internal.h"
 

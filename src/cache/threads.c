@@ -53,8 +53,10 @@ static struct hak_heap *registry_new_heap_locked(void)
            fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
     heap->front.tag = tag << HAK_TAG_SHIFT;
     hak_store_relaxed(&hak_registry.last_tag, tag);
+    const uint8_t *kinds = /* see place.c; and bins.c, "Many threads" */
+        hak_cache_has_many_heaps() ? hak_tables.tiny_kind : hak_tables.coarse_kind;
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);
+        hak_store_relaxed(&heap->front.tiny_true[i], kinds[i]);
     hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
     for (unsigned cls = 0; cls < HAK_BINS; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
