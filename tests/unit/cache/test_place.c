@@ -43,6 +43,24 @@ static void a_thread_begins_with_powers_of_two(void **state)
     assert_int_equal(placed_in(heap, 40), 64);
 }
 
+/* Their first batches are from slabs of all threads, so that classes cost them little. */
+static void among_many_threads_a_new_one_begins_with_quarters(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = NULL;
+    for (unsigned i = 0; i < HAK_MANY_HEAPS + 1; i++)
+        heap = open_thread();
+    assert_int_equal(placed_in(heap, 513), 640);
+    assert_int_equal(placed_in(heap, 70), 80);
+    for (unsigned i = 0; i < 100; i++) /* and none of its own for a few blocks of many sizes */
+        blocks[i] = allocate_bytes(heap, 16 + i * 241 / 100);
+    CHECK(hak_load_relaxed(&heap->slabs) == 0, "%zu slabs", hak_load_relaxed(&heap->slabs));
+    for (unsigned i = 0; i < 100; i++)
+        release(heap, blocks[i]);
+    verify_heaps();
+}
+
 static void a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling(void **state)
 {
     (void)state;
@@ -119,6 +137,7 @@ static void requests_of_a_coarse_class_are_no_evidence(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_begins_with_powers_of_two),
+    cmocka_unit_test(among_many_threads_a_new_one_begins_with_quarters),
     cmocka_unit_test(a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling),
     cmocka_unit_test(sizes_of_one_eighth_get_a_class_of_their_own),
     cmocka_unit_test(sizes_of_both_eighths_share_a_class),
