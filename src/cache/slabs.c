@@ -115,13 +115,18 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     return s;
 }
 
-/* A slab that is worth it: half of its blocks at least were used and are free. */
+/* The emptiest, if a share of its blocks at least were used and are free: half of a thread that may
+ * only be late, a quarter of one that has not refilled anything since somebody looked last. */
 static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls)
 {
-    struct hak_slab *s = sleeper->classes[cls].lists[HAK_LIST_FULL - 1];
-    while (s != NULL && hak_load_relaxed(&s->free_blocks) * 2u < hak_class(cls)->blocks)
-        s = s->next; /* most of it was never used, of which a heap has few */
-    return s;
+    uint32_t refills = (uint32_t)hak_load_relaxed(&sleeper->stats.refills);
+    unsigned share = sleeper->looked_refills == refills ? 4 : 2;
+    sleeper->looked_refills = refills;
+    for (unsigned list = HAK_LIST_FULL - 1; list > HAK_LIST_FULL - 1 - share / 2; list--)
+        for (struct hak_slab *s = sleeper->classes[cls].lists[list]; s != NULL; s = s->next)
+            if (hak_load_relaxed(&s->free_blocks) * share >= hak_class(cls)->blocks)
+                return s; /* of most others most was never used: a heap has few of those */
+    return NULL;
 }
 
 /* From a heap that was found to have something in its inbox, and whose lock is held; it is not

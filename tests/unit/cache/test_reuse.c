@@ -130,6 +130,49 @@ static void over_its_cap_a_class_gets_back_what_others_freed(void **state)
     verify_heaps();
 }
 
+/* Another thread has freed every `apart`-th block of an owner, and looks twice for a slab. How many
+ * it takes over. */
+static uint64_t taken_over(unsigned apart, bool owner_comes_by)
+{
+    start();
+    unsigned cls = class_of_slabs_of_one_slot();
+    unsigned a_slab = hak_class(cls)->blocks;
+    struct hak_heap *owner = open_thread();
+    for (unsigned i = 0; i < 4 * a_slab; i++)
+        block[i] = allocate(owner, cls);
+    struct hak_heap *other = open_thread();
+    for (unsigned look = 0; look < 2; look++) {
+        for (unsigned i = look; i < 4 * a_slab; i += 2 * apart)
+            release(other, block[i]);
+        hak_outbox_flush(other);
+        while (hak_heap_pick_locked(other, cls) != NULL || hak_bin_blocks(other, cls) != 0)
+            allocate(other, cls);
+        if (owner_comes_by && look == 1)
+            allocate(owner, cls + 1);
+        allocate(other, cls);
+    }
+    verify_heaps();
+    return counted(&other->stats.adopted_slabs);
+}
+
+static void half_a_slab_is_taken_over_from_any_thread(void **state)
+{
+    (void)state;
+    assert_true(taken_over(1, true) >= 1); /* half of them at the first look */
+}
+
+static void a_third_is_taken_over_from_one_that_has_not_come_by(void **state)
+{
+    (void)state;
+    assert_int_equal(taken_over(3, false), 1);
+}
+
+static void a_third_of_one_that_has_come_by_stays(void **state)
+{
+    (void)state;
+    assert_int_equal(taken_over(3, true), 0);
+}
+
 static void a_cap_never_makes_an_allocation_fail(void **state)
 {
     (void)state;
@@ -221,6 +264,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_emptied_slot_is_used_again_warm),
     cmocka_unit_test(without_a_cap_memory_is_mapped),
     cmocka_unit_test(over_its_cap_a_class_gets_back_what_others_freed),
+    cmocka_unit_test(half_a_slab_is_taken_over_from_any_thread),
+    cmocka_unit_test(a_third_is_taken_over_from_one_that_has_not_come_by),
+    cmocka_unit_test(a_third_of_one_that_has_come_by_stays),
     cmocka_unit_test(a_cap_never_makes_an_allocation_fail),
     cmocka_unit_test(threads_over_a_cap_lose_nothing),
 };
