@@ -152,6 +152,19 @@ static void ended_threads_leave_whole_blocks(void **state)
         release(block[i]);
 }
 
+static void the_child_succeeds(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void release_every(unsigned step)
+{
+    for (unsigned i = 0; i < BLOCKS; i += step)
+        release(block[i]);
+}
+
 /* Many slabs of one group, and one with room of another. */
 static void leave_many(unsigned index, void *argument)
 {
@@ -173,8 +186,7 @@ static void a_group_finds_its_slab_among_many(void **state)
     assert_ptr_equal(slab_of(p), left);
     assert_ptr_not_equal(hak_load_relaxed(&left->owner), hak_orphans_of_group(HAK_GROUP_LONG));
     release(p);
-    for (unsigned i = 0; i < BLOCKS; i += 2)
-        release(block[i]);
+    release_every(2);
 }
 
 /* The heap that has a group's slabs of ended threads was in the midst of something when the process
@@ -201,11 +213,8 @@ static void a_lost_shared_heap_is_replaced(void **state)
         MUST(hak_load_relaxed(&slab_of(p)->owner) != fresh);
         _exit(0);
     }
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        release(block[i]);
+    the_child_succeeds(child);
+    release_every(1);
 }
 
 static void the_child_of_a_fork_goes_on(void **state)
@@ -226,11 +235,8 @@ static void the_child_of_a_fork_goes_on(void **state)
             MUST(is_filled(block[i], 96, 96, i));
         _exit(0);
     }
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        release(block[i]);
+    the_child_succeeds(child);
+    release_every(1);
 }
 
 /* Learning: samples are blocks as others are. */
