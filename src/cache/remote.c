@@ -280,14 +280,17 @@ bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p)
  * from slabs of all. */
 #define ADOPTING_SHARE 4u
 
+static bool outbox_may_adopt_locked(const struct hak_heap *heap)
+{
+    return heap->free_bytes <= heap->slab_bytes / ADOPTING_SHARE;
+}
+
 static HAK_COLD void outbox_adopt(struct hak_heap *heap, const struct hak_outbox *o)
 {
     struct hak_heap *orphans = hak_orphans;
     hak_lock(&heap->lock);
-    if (hak_heap_try_lock_whole(orphans)) {
-        for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS; i++) {
-            if (heap->free_bytes > heap->slab_bytes / ADOPTING_SHARE)
-                break;
+    if (outbox_may_adopt_locked(heap) && hak_heap_try_lock_whole(orphans)) {
+        for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS && outbox_may_adopt_locked(heap); i++) {
             size_t slot = hak_slot_of(o->message->blocks[i]);
             uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
             unsigned cls = (entry & HAK_KIND_MASK) / 2;

@@ -120,9 +120,11 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
 static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls)
 {
     uint32_t refills = (uint32_t)hak_load_relaxed(&sleeper->stats.refills);
-    unsigned share = sleeper->looked_refills == refills ? 4 : 2;
+    bool sleeps = sleeper->looked_refills == refills;
+    unsigned share = sleeps ? 4 : 2;
+    unsigned last = sleeps ? HAK_LIST_FULL - 2 : HAK_LIST_FULL - 1; /* with that share */
     sleeper->looked_refills = refills;
-    for (unsigned list = HAK_LIST_FULL - 1; list > HAK_LIST_FULL - 1 - share / 2; list--)
+    for (unsigned list = HAK_LIST_FULL - 1; list >= last; list--)
         for (struct hak_slab *s = sleeper->classes[cls].lists[list]; s != NULL; s = s->next)
             if (hak_load_relaxed(&s->free_blocks) * share >= hak_class(cls)->blocks)
                 return s; /* of most others most was never used: a heap has few of those */

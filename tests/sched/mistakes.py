@@ -258,7 +258,8 @@ MISTAKES = (
 """),), "blocks_kept"),
     Mistake("reclaimed_unlocked", "who frees blocks of an ended thread takes their slab without the shared heap's lock",
             "cache/remote.c", ((
-                "    if (hak_heap_try_lock_whole(orphans)) {\n", "    {\n"), (
+                "    if (outbox_may_adopt_locked(heap) && hak_heap_try_lock_whole(orphans)) {\n",
+                "    if (outbox_may_adopt_locked(heap)) {\n"), (
                     "        hak_unlock(&orphans->lock);\n    }\n    hak_unlock(&heap->lock);\n",
                     "    }\n    hak_unlock(&heap->lock);\n")), "blocks_reclaim"),
     Mistake("reclaimed_again", "who frees takes a slab over that another has taken over since", "cache/remote.c", ((
