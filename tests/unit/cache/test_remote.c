@@ -65,16 +65,19 @@ static void collect(struct hak_heap *heap)
     hak_unlock(&heap->lock);
 }
 
-/* `other` has allocated of the class, so that it takes the slabs of those that it frees. */
-static void leave_blocks_to_other(unsigned cls, unsigned count)
+/* `count` blocks of an ended thread, and behind them one that `other` has allocated. Returns the
+ * class of the first. */
+static unsigned leave_blocks_to_other(unsigned count, size_t bytes, size_t bytes_of_other)
 {
     start_two();
+    unsigned cls = hak_class_of(bytes);
     allocate_many(owner, cls, count);
     hak_self = &other->front;
-    blocks[count] = allocate(other, cls);
+    blocks[count] = allocate(other, hak_class_of(bytes_of_other));
     close_thread(owner);
     hak_self = &other->front;
     assert_true(count > HAK_MESSAGE_BLOCKS + 1u);
+    return cls;
 }
 
 static struct hak_heap *owner_of(const void *p)
@@ -86,8 +89,7 @@ static struct hak_heap *owner_of(const void *p)
 static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
 {
     (void)state;
-    unsigned cls = hak_class_of(64);
-    leave_blocks_to_other(cls, 300);
+    unsigned cls = leave_blocks_to_other(300, 64, 64);
     release_many(other, cls, HAK_MESSAGE_BLOCKS);
     assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
     release(other, blocks[HAK_MESSAGE_BLOCKS]); /* no room for it in the message */
@@ -111,17 +113,12 @@ static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
 static void who_allocates_nothing_of_the_class_leaves_the_slabs(void **state)
 {
     (void)state;
-    unsigned cls = hak_class_of(64);
-    start_two();
-    allocate_many(owner, cls, 300);
-    close_thread(owner);
-    hak_self = &other->front;
-    char *p = allocate(other, hak_class_of(100));
+    leave_blocks_to_other(300, 64, 100);
     for (unsigned i = 0; i < 299; i++)
         release(other, blocks[i]);
     assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
     release(other, blocks[299]);
-    release(other, p);
+    release(other, blocks[300]);
     hak_cache_flush(other);
     assert_nothing_held();
 }
@@ -129,8 +126,7 @@ static void who_allocates_nothing_of_the_class_leaves_the_slabs(void **state)
 static void who_has_much_free_leaves_the_slabs(void **state)
 {
     (void)state;
-    unsigned cls = hak_class_of(64);
-    leave_blocks_to_other(cls, 300);
+    unsigned cls = leave_blocks_to_other(300, 64, 64);
     char *mine[1000];
     for (unsigned i = 0; i < UNIT_COUNT(mine); i++)
         mine[i] = allocate(other, cls);
@@ -154,8 +150,7 @@ static void who_has_much_free_leaves_the_slabs(void **state)
 static void among_many_threads_nobody_takes_the_slabs(void **state)
 {
     (void)state;
-    unsigned cls = hak_class_of(64);
-    leave_blocks_to_other(cls, 300);
+    unsigned cls = leave_blocks_to_other(300, 64, 64);
     for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
         open_thread();
     hak_self = &other->front;
