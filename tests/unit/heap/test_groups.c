@@ -19,6 +19,8 @@ static void apply_rules(size_t least, size_t most)
                                      .least_bytes = (uint32_t)least,
                                      .most_bytes = (uint32_t)most};
         MUST(hak_sites_add_rule(&rule));
+        /* While a thread makes a site's entry, others take the site for short-lived: once. */
+        MUST(hak_site_find(site_of[group]) != NULL);
     }
     hak_sites_apply();
 }
