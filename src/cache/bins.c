@@ -15,6 +15,7 @@
 #define BIN_MAX_BYTES ((size_t)256 << 10)
 #define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
 #define BIN_MIN_BLOCKS 3u
+#define BIN_FEW_BLOCKS 7u
 #define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a line longer than that */
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
@@ -63,14 +64,33 @@ static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsi
     hak_store_relaxed(&heap->front.bins[cls].top, stack);
 }
 
-/* The first stack of a class: from the heap's own arena, which has room for one of each. */
-static void bins_open(struct hak_heap *heap, unsigned cls)
+/* A stack from the heap's own arena, which has room for one of each class. */
+static void bins_install_first(struct hak_heap *heap, unsigned cls)
 {
     unsigned capacity = bins_first_capacity(cls);
     void **stack = (void **)(void *)(heap->stack_arena + heap->arena_used_bytes);
     heap->arena_used_bytes = (uint16_t)(heap->arena_used_bytes + bins_stack_bytes(capacity));
-    hak_heap_use_class_locked(heap, cls);
     bins_install(heap, cls, stack, capacity);
+}
+
+/* Among many threads the first stack of a class is a smaller one, with those of other heaps in a
+ * page, until it has to grow. */
+static bool bins_try_install_few(struct hak_heap *heap, unsigned cls)
+{
+    unsigned capacity = (unsigned)hak_min(bins_first_capacity(cls), BIN_FEW_BLOCKS);
+    size_t end = heap->few_used_bytes + bins_stack_bytes(capacity);
+    if (heap->few_stacks == NULL || end > HAK_FEW_STACKS_BYTES)
+        return false;
+    bins_install(heap, cls, (void **)(void *)(heap->few_stacks + heap->few_used_bytes), capacity);
+    heap->few_used_bytes = (uint16_t)end;
+    return true;
+}
+
+static void bins_open(struct hak_heap *heap, unsigned cls)
+{
+    hak_heap_use_class_locked(heap, cls);
+    if (!bins_try_install_few(heap, cls))
+        bins_install_first(heap, cls);
 }
 
 /* Called with the bin empty, so that there is nothing to copy. False: there is no memory, and the
@@ -92,8 +112,11 @@ static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capaci
 static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 {
     unsigned capacity = heap->classes[cls].capacity * 2u + 1;
-    if (capacity <= BIN_MAX_BLOCKS && (size_t)capacity * hak_class(cls)->size_bytes <= max_bytes &&
-        bins_try_resize(heap, cls, capacity))
+    if (capacity <= bins_first_capacity(cls))
+        bins_install_first(heap, cls);
+    else if (capacity <= BIN_MAX_BLOCKS &&
+             (size_t)capacity * hak_class(cls)->size_bytes <= max_bytes &&
+             bins_try_resize(heap, cls, capacity))
         hak_count_owner(&heap->stats.grown_bins, 1u);
 }
 

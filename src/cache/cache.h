@@ -32,6 +32,7 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 #define HAK_LISTS 5u
 #define HAK_LIST_FULL 4u
 #define HAK_STACK_ARENA_BYTES 7808u
+#define HAK_FEW_STACKS_BYTES 1024u
 
 /* What a policy may turn; see struct hak_pool_knobs. */
 struct hak_cache_knobs {
@@ -162,7 +163,7 @@ struct hak_heap {
      * them; to their own thread's frees they are another heap's, as they are rare. */
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
     int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
-    uint16_t arena_used_bytes;
+    uint16_t arena_used_bytes, few_used_bytes;
     uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
     uint8_t spare_wanted;  /* owner; messages taken at a time */
     uint32_t outbox_bytes; /* owner, as the outbox itself */
@@ -177,10 +178,12 @@ struct hak_heap {
     size_t free_bytes;         /* free blocks in them */
     size_t purged_free_bytes;  /* free_bytes when free pages were given back last: see purge.c */
     struct hak_class_set used; /* classes that have or had a stack or a slab; under the lock */
+    char *
+        few_stacks; /* HAK_FEW_STACKS_BYTES of a page that it shares with other heaps; NULL: none */
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[224];
+    char apart[208];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

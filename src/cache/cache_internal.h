@@ -13,6 +13,8 @@ struct hak_registry {
     _Atomic(struct hak_heap *) kept; /* newest first */
     _Atomic(uint32_t) last_tag;      /* so many heaps there are */
     _Atomic(unsigned) dead;          /* heaps whose threads a fork left behind */
+    char *few_stacks;                /* of the next heaps among many, so many bytes */
+    size_t few_left_bytes;
 };
 extern HAK_HIDDEN struct hak_registry hak_registry;
 

@@ -40,6 +40,20 @@ _Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
 
 struct hak_registry hak_registry;
 
+/* NULL: there is no memory for it. */
+static char *registry_few_stacks_locked(void)
+{
+    struct hak_registry *r = &hak_registry;
+    if (r->few_left_bytes == 0) {
+        r->few_stacks = hak_meta_alloc(HAK_PAGE_BYTES);
+        r->few_left_bytes = r->few_stacks != NULL ? HAK_PAGE_BYTES : 0;
+    }
+    if (r->few_stacks == NULL)
+        return NULL;
+    r->few_left_bytes -= HAK_FEW_STACKS_BYTES;
+    return r->few_stacks + r->few_left_bytes;
+}
+
 static struct hak_heap *registry_new_heap_locked(void)
 {
     uint32_t tag = hak_load_relaxed(&hak_registry.last_tag) + 1;
@@ -53,8 +67,10 @@ static struct hak_heap *registry_new_heap_locked(void)
            fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
     heap->front.tag = tag << HAK_TAG_SHIFT;
     hak_store_relaxed(&hak_registry.last_tag, tag);
-    const uint8_t *kinds = /* see place.c; and bins.c, "Many threads" */
-        hak_cache_has_many_heaps() ? hak_tables.tiny_kind : hak_tables.coarse_kind;
+    bool many = hak_cache_has_many_heaps(); /* see bins.c, "Many threads" */
+    const uint8_t *kinds = many ? hak_tables.tiny_kind : hak_tables.coarse_kind; /* and place.c */
+    if (many)
+        heap->few_stacks = registry_few_stacks_locked();
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
         hak_store_relaxed(&heap->front.tiny_true[i], kinds[i]);
     hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
@@ -461,7 +477,8 @@ static void fork_forget_group_heaps(struct hak_heap *mine)
 bool hak_cache_fork_child(struct hak_heap *mine)
 {
     bool mine_is_lost = false;
-    hak_lock_recover(&hak_registry.lock); /* its lists change by single stores */
+    if (hak_lock_recover(&hak_registry.lock)) /* its lists change by single stores */
+        hak_registry.few_left_bytes = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         if (hak_lock_is_mine(&h->lock)) {
             mine_is_lost |= h == mine; /* a signal handler forked in the midst of it, and may want

@@ -404,6 +404,23 @@ static void the_heap_of_a_thread_that_is_ending_is_not_taken_over(void **state)
     assert_ptr_not_equal(open_thread(), ending);
 }
 
+/* Another thread may have been in the midst of handing a part of the page out. */
+static void a_page_of_first_stacks_that_was_handed_out_during_a_fork_is_given_up(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *mine = open_thread();
+    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
+        (void)open_thread();
+    size_t left = hak_registry.few_left_bytes;
+    assert_int_not_equal(left, 0);
+    assert_false(hak_cache_fork_child(mine));
+    assert_int_equal(hak_registry.few_left_bytes, left);
+    hak_store_relaxed(&hak_registry.lock.state, 1u);
+    assert_false(hak_cache_fork_child(mine));
+    assert_int_equal(hak_registry.few_left_bytes, 0);
+}
+
 static void hold_lock(unsigned index, void *heap)
 {
     (void)index;
@@ -447,6 +464,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
     cmocka_unit_test(a_lost_heap_belongs_to_the_thread_that_takes_it_over),
     cmocka_unit_test(a_heap_that_was_being_changed_is_left_alone_for_good),
+    cmocka_unit_test(a_page_of_first_stacks_that_was_handed_out_during_a_fork_is_given_up),
     cmocka_unit_test(the_heap_of_a_thread_that_is_ending_is_not_taken_over),
     cmocka_unit_test(a_heap_for_which_another_thread_was_collecting_is_given_up),
     cmocka_unit_test(a_heap_that_its_own_signal_handler_left_is_given_up),
