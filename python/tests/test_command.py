@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tests of the whole command on the build: a small run, and an allocator that fails."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -87,6 +88,36 @@ def test_an_allocator_that_crashes_is_shown_and_sets_the_status(
     assert built.programs.is_dir()
 
 
+@pytest.mark.usefixtures("built")
+def test_a_program_that_is_given_runs_where_the_command_does(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("b\na\n")
+    done = bench(
+        *("--program", "sorts=sort in.txt", "--program", "braces=sh -c 'echo {1} | cat'"),
+        *("--rounds", "1", "--allocators", "hakmem,glibc", "--output", str(tmp_path / "out")),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert [(b["name"], b["group"]) for b in result["benchmarks"]] == [
+        ("sorts", "given"),
+        ("braces", "given"),
+    ]
+    assert result["benchmarks"][1]["command"] == ["sh", "-c", "echo {1} | cat"]
+    for benchmark, printed in zip(result["benchmarks"], ("a\nb\n", "{1}\n"), strict=True):
+        for allocator in ("hakmem", "glibc"):
+            (run,) = benchmark["results"][allocator]["runs"]
+            assert run["checksum"] == hashlib.sha256(printed.encode()).hexdigest()[:16]
+            assert run["maxrss_kb"] > 0
+    assert "Programs that were given" in library_text(tmp_path)
+    changing = bench(
+        *("--program", "changes=sh -c 'echo $$'", "--rounds", "1"),
+        *("--allocators", "hakmem,glibc", "--output", str(tmp_path / "out2")),
+        cwd=tmp_path,
+    )
+    assert changing.returncode == 1
+    assert "wrong result" in changing.stdout
+
+
 def library_text(folder: Path) -> str:
     """The page's body."""
     page = (folder / "out" / "report.html").read_text()
@@ -97,6 +128,11 @@ def test_wrong_usage_says_what_to_do(tmp_path: Path) -> None:
     for arguments, expected in (
         (["--only", "nothing-like-it"], "hakmem bench list"),
         (["--allocators", "nobody"], "unknown allocator 'nobody'"),
+        (["--program", "sort big.txt"], "is not NAME=COMMAND"),
+        (["--program", "x=sh 'a"], "No closing quotation"),
+        (["--program", "x=not-there big.txt"], "there is no program not-there"),
+        (["--program", "true=sleep 0"], "a benchmark has this name"),
+        (["--program", "x=sh", "--program", "x=sh"], "is given twice"),
         (["compare", "nowhere.json", "nowhere.json"], "cannot read the result"),
     ):
         done = bench(*arguments, cwd=tmp_path)

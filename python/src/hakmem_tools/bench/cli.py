@@ -2,6 +2,7 @@
 """The command `hakmem bench`.
 
     hakmem bench [--quick] [...]      measure, show, and write result.json and report.html
+    hakmem bench --program NAME=COMMAND    the same with a program of yours
     hakmem bench list                 what can be measured, and the allocators
     hakmem bench compare OLD NEW      what changed between two results
     hakmem bench report RESULT        the table and the page of a result again
@@ -98,6 +99,16 @@ def measure(plan: Plan, folder: Path) -> Result:
         bar.stop()
 
 
+def chosen(only: list[str], skip: list[str], programs: list[str]) -> list[suite.Benchmark]:
+    """What to measure: with programs that were given no others, unless they are named."""
+    given = [suite.given(spec) for spec in programs]
+    names = [benchmark.name for benchmark in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise BenchError(f"--program {name} is given twice: choose another name for one")
+    return (suite.select(only, skip) if only or skip or not given else []) + given
+
+
 @app.callback(invoke_without_command=True)
 def bench(
     context: typer.Context,
@@ -112,6 +123,14 @@ def bench(
         typer.Option(help="Only benchmarks that match: part of a name, a pattern, a group."),
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(help="Not those that match.")] = None,
+    program: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COMMAND",
+            help="A program of yours, run here; alone unless --only says what else. "
+            "What it prints must be the same each time.",
+        ),
+    ] = None,
     allocators: Annotated[
         str, typer.Option(help="Comma-separated names; all that are installed if not given.")
     ] = "",
@@ -139,7 +158,7 @@ def bench(
     for absent in missing:
         err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
     plan = Plan(
-        benchmarks=suite.select(only or [], skip or []),
+        benchmarks=chosen(only or [], skip or [], program or []),
         allocators=found,
         missing=missing,
         places=where,

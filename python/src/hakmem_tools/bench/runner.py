@@ -77,6 +77,8 @@ class Job:
 
     def command(self, quick: bool) -> list[str]:
         """The command line with folders filled in and the program's path in front."""
+        if self.benchmark.folder is not None:
+            return list(self.benchmark.command)
         places = self.plan.places
         folders = {
             "work": self.work,
@@ -334,7 +336,7 @@ def run(plan: Plan, listener: Listener) -> Result:
     listener.begin(plan, sum(steps_of(plan, b) for b in plan.benchmarks))
     for benchmark in plan.benchmarks:
         with tempfile.TemporaryDirectory(prefix="hakmem-bench-work-") as folder:
-            job = Job(plan, benchmark, Path(folder))
+            job = Job(plan, benchmark, benchmark.folder or Path(folder))
             result["benchmarks"].append(measure_benchmark(job, listener))
         result["seconds"] = round(time.monotonic() - begin, 1)
         result["complete"] = len(result["benchmarks"]) == len(plan.benchmarks)

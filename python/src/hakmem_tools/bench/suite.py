@@ -6,6 +6,9 @@ Who uses it: cli and runner. It never runs anything.
 """
 
 import fnmatch
+import re
+import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +22,7 @@ GROUPS = {
     "memory": "What is kept: phases, peaks, survivors",
     "c++": "C++ containers, trees, documents",
     "real": "Real programs",
+    "given": "Programs that were given",
 }
 
 
@@ -49,6 +53,8 @@ class Benchmark:
     """Files in {work} that the program writes and that belong to what is checked."""
     client: Callable[[Path, bool], tuple[int, str]] | None = None
     """For a server: uses it; returns the time in ns, and what must be the same every time."""
+    folder: Path | None = None
+    """For a program that was given: where it runs. Its arguments are taken as they are."""
     own_allocator: bool = False
     """The program is linked with another allocator: glibc's malloc has to be preloaded too."""
 
@@ -384,6 +390,29 @@ def select(only: Sequence[str], skip: Sequence[str]) -> list[Benchmark]:
     if not chosen:
         raise BenchError("nothing is left to measure: --skip takes away all that --only chose")
     return chosen
+
+
+def given(spec: str) -> Benchmark:
+    """A program of the user's, as NAME=COMMAND split as by a shell, that runs in the current folder.
+
+    Raises BenchError if that is no name and command, or the program is not found.
+    """
+    name, _, text = spec.partition("=")
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as error:
+        raise BenchError(f"--program '{spec}': {error}") from error
+    if not re.fullmatch(r"[\w.+-]+", name) or not command:
+        raise BenchError(
+            f"--program '{spec}' is not NAME=COMMAND, like --program 'sort=sort big.txt'; "
+            "for a pipe or a redirection: \"x=sh -c 'a | b > c'\""
+        )
+    if any(name == benchmark.name for benchmark in all_benchmarks()):
+        raise BenchError(f"--program {name}: a benchmark has this name; choose another")
+    if shutil.which(command[0]) is None:
+        raise BenchError(f"--program {name}: there is no program {command[0]}")
+    folder = Path.cwd()
+    return Benchmark(name, "given", f"in {folder}", command, command[1:], folder=folder)
 
 
 # Pairs whose times show how far two threads that share nothing get: name, with one, with two.
