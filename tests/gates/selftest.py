@@ -311,10 +311,10 @@ class Parked(GateTest):
         return f"echo hakmem: summary of a version >&2; echo parked_threads: metric rss_per_parked_thread {kb} kB"
 
     def test_good(self) -> None:
-        self.assert_passes(self.run_on(self.metric(63.9)))
+        self.assert_passes(self.run_on(self.metric(39.9)))
 
     def test_too_much(self) -> None:
-        self.assert_fails(self.run_on(self.metric(64.0)), "64.0 kB a thread, less than 64 are allowed")
+        self.assert_fails(self.run_on(self.metric(40.0)), "40.0 kB a thread, less than 40 are allowed")
 
     def test_nothing_measured(self) -> None:
         self.assert_fails(self.run_on("echo hakmem: summary of a version >&2"), "printed no rss_per_parked_thread")
