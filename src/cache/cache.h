@@ -178,8 +178,7 @@ struct hak_heap {
     size_t free_bytes;         /* free blocks in them */
     size_t purged_free_bytes;  /* free_bytes when free pages were given back last: see purge.c */
     struct hak_class_set used; /* classes that have or had a stack or a slab; under the lock */
-    char *
-        few_stacks; /* HAK_FEW_STACKS_BYTES of a page that it shares with other heaps; NULL: none */
+    char *few_stacks;          /* HAK_FEW_STACKS_BYTES of a page of several heaps; NULL: none */
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */

@@ -40,16 +40,17 @@ _Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
 
 struct hak_registry hak_registry;
 
-/* NULL: there is no memory for it. */
+/* A quarter of a page. NULL: there is no memory for it. */
 static char *registry_few_stacks_locked(void)
 {
     struct hak_registry *r = &hak_registry;
     if (r->few_left_bytes == 0) {
-        r->few_stacks = hak_meta_alloc(HAK_PAGE_BYTES);
-        r->few_left_bytes = r->few_stacks != NULL ? HAK_PAGE_BYTES : 0;
+        char *page = hak_meta_alloc(HAK_PAGE_BYTES);
+        if (page == NULL)
+            return NULL;
+        r->few_stacks = page;
+        r->few_left_bytes = HAK_PAGE_BYTES;
     }
-    if (r->few_stacks == NULL)
-        return NULL;
     r->few_left_bytes -= HAK_FEW_STACKS_BYTES;
     return r->few_stacks + r->few_left_bytes;
 }
@@ -67,8 +68,8 @@ static struct hak_heap *registry_new_heap_locked(void)
            fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
     heap->front.tag = tag << HAK_TAG_SHIFT;
     hak_store_relaxed(&hak_registry.last_tag, tag);
-    bool many = hak_cache_has_many_heaps(); /* see bins.c, "Many threads" */
-    const uint8_t *kinds = many ? hak_tables.tiny_kind : hak_tables.coarse_kind; /* and place.c */
+    bool many = hak_cache_has_many_heaps(); /* see bins.c, "Many threads"; for kinds place.c */
+    const uint8_t *kinds = many ? hak_tables.tiny_kind : hak_tables.coarse_kind;
     if (many)
         heap->few_stacks = registry_few_stacks_locked();
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)

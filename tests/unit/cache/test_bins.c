@@ -49,53 +49,6 @@ static void the_first_stacks_of_all_classes_fit_into_the_heap(void **state)
     assert_in_range(heap->arena_used_bytes, HAK_STACK_ARENA_BYTES - 256, HAK_STACK_ARENA_BYTES);
 }
 
-static bool is_in(const void *p, const char *from, size_t bytes)
-{
-    return (uintptr_t)p - (uintptr_t)from < bytes;
-}
-
-/* A heap of a thread that has few blocks is a page and a quarter then. */
-static void among_many_threads_the_first_stacks_share_a_page_until_they_grow(void **state)
-{
-    (void)state;
-    start();
-    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
-        (void)open_thread();
-    struct hak_heap *heaps[8];
-    unsigned pages = 0;
-    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++) {
-        heaps[i] = open_thread();
-        assert_non_null(heaps[i]->few_stacks);
-        bool same = i != 0 && (uintptr_t)heaps[i]->few_stacks / HAK_PAGE_BYTES ==
-                                  (uintptr_t)heaps[i - 1]->few_stacks / HAK_PAGE_BYTES;
-        pages += !same;
-        for (unsigned j = 0; j < i; j++)
-            assert_false(is_in(heaps[i]->few_stacks, heaps[j]->few_stacks, HAK_FEW_STACKS_BYTES));
-    }
-    assert_in_range(pages, 1, 3);
-    struct hak_heap *heap = heaps[7];
-    for (unsigned cls = 0; cls < 12; cls++) {
-        allocate(heap, cls);
-        assert_true(is_in(heap->classes[cls].stack, heap->few_stacks, HAK_FEW_STACKS_BYTES));
-    }
-    assert_int_equal(heap->arena_used_bytes, 0);
-    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) { /* and what has no room there */
-        for (unsigned turn = 0; turn < 3; turn++) {
-            for (unsigned i = 0; i < 100; i++)
-                *(unsigned *)(void *)(blocks[i] = allocate(heap, cls)) = i;
-            for (unsigned i = 0; i < 100; i++) {
-                assert_int_equal(*(unsigned *)(void *)blocks[i], i);
-                release(heap, blocks[i]);
-            }
-        }
-        if (hak_class(cls)->size_bytes <= HAK_TINY_MAX)
-            assert_false(is_in(heap->classes[cls].stack, heap->few_stacks, HAK_FEW_STACKS_BYTES));
-    }
-    assert_in_range(heap->few_used_bytes, 1, HAK_FEW_STACKS_BYTES);
-    assert_in_range(heap->arena_used_bytes, 1, HAK_STACK_ARENA_BYTES);
-    verify_heaps();
-}
-
 static void the_block_freed_last_is_allocated_first(void **state)
 {
     (void)state;
@@ -609,7 +562,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_bin_is_filled_in_ascending_order),
     cmocka_unit_test(a_fresh_thread_takes_a_page_of_a_class_and_no_more),
     cmocka_unit_test(the_first_stacks_of_all_classes_fit_into_the_heap),
-    cmocka_unit_test(among_many_threads_the_first_stacks_share_a_page_until_they_grow),
     cmocka_unit_test(the_block_freed_last_is_allocated_first),
     cmocka_unit_test(an_overflow_gives_the_oldest_blocks_back),
     cmocka_unit_test(a_thread_that_only_allocates_keeps_small_bins),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Unit tests of cache: in which class a thread places a size. */
+ * Unit tests of cache: in which class a thread places a size, and with what one among many begins.
+ */
 #include "cache_support.h"
 
 #define MANY 20000u
@@ -58,6 +59,53 @@ static void among_many_threads_a_new_one_begins_with_quarters(void **state)
     CHECK(hak_load_relaxed(&heap->slabs) == 0, "%zu slabs", hak_load_relaxed(&heap->slabs));
     for (unsigned i = 0; i < 100; i++)
         release(heap, blocks[i]);
+    verify_heaps();
+}
+
+static bool is_in(const void *p, const char *from, size_t bytes)
+{
+    return (uintptr_t)p - (uintptr_t)from < bytes;
+}
+
+/* A heap of a thread that has few blocks is a page and a quarter then. */
+static void among_many_threads_the_first_stacks_share_a_page_until_they_grow(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
+        (void)open_thread();
+    struct hak_heap *heaps[8];
+    unsigned pages = 0;
+    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++) {
+        heaps[i] = open_thread();
+        assert_non_null(heaps[i]->few_stacks);
+        bool same = i != 0 && (uintptr_t)heaps[i]->few_stacks / HAK_PAGE_BYTES ==
+                                  (uintptr_t)heaps[i - 1]->few_stacks / HAK_PAGE_BYTES;
+        pages += !same;
+        for (unsigned j = 0; j < i; j++)
+            assert_false(is_in(heaps[i]->few_stacks, heaps[j]->few_stacks, HAK_FEW_STACKS_BYTES));
+    }
+    assert_in_range(pages, 1, 3);
+    struct hak_heap *heap = heaps[7];
+    for (unsigned cls = 0; cls < 12; cls++) {
+        allocate(heap, cls);
+        assert_true(is_in(heap->classes[cls].stack, heap->few_stacks, HAK_FEW_STACKS_BYTES));
+    }
+    assert_int_equal(heap->arena_used_bytes, 0);
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) { /* and what has no room there */
+        for (unsigned turn = 0; turn < 3; turn++) {
+            for (unsigned i = 0; i < 100; i++)
+                *(unsigned *)(void *)(blocks[i] = allocate(heap, cls)) = i;
+            for (unsigned i = 0; i < 100; i++) {
+                assert_int_equal(*(unsigned *)(void *)blocks[i], i);
+                release(heap, blocks[i]);
+            }
+        }
+        if (hak_class(cls)->size_bytes <= HAK_TINY_MAX)
+            assert_false(is_in(heap->classes[cls].stack, heap->few_stacks, HAK_FEW_STACKS_BYTES));
+    }
+    assert_in_range(heap->few_used_bytes, 1, HAK_FEW_STACKS_BYTES);
+    assert_in_range(heap->arena_used_bytes, 1, HAK_STACK_ARENA_BYTES);
     verify_heaps();
 }
 
@@ -138,6 +186,7 @@ static void requests_of_a_coarse_class_are_no_evidence(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_begins_with_powers_of_two),
     cmocka_unit_test(among_many_threads_a_new_one_begins_with_quarters),
+    cmocka_unit_test(among_many_threads_the_first_stacks_share_a_page_until_they_grow),
     cmocka_unit_test(a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling),
     cmocka_unit_test(sizes_of_one_eighth_get_a_class_of_their_own),
     cmocka_unit_test(sizes_of_both_eighths_share_a_class),
