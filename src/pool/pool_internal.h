@@ -44,7 +44,7 @@ struct pool {
     /* See huge_pages.c: superslabs that get none before the next try, and how many that was last.
      */
     _Atomic(size_t) huge_spared, huge_spared_last;
-    _Atomic(uint64_t) huge_asked_total, huge_dear_total;
+    _Atomic(uint64_t) huge_asked_total, huge_dear_total, huge_paid_ns;
 };
 extern struct pool hak_pool;
 
@@ -118,10 +118,10 @@ static inline void pool_set_dense(struct hak_superslab *s, bool dense)
     hak_store_relaxed(&s->was_purged, false);
 }
 
-/* Asks for huge pages in [at, at + bytes), and returns true, unless they have turned out to be
- * dear. `page` is faulted in: the caller is about to use it. What lies in superslabs before it has
- * been in use. */
-bool hak_pool_ask_for_huge_pages(char *at, size_t bytes, char *page);
+void hak_pool_ask_for_huge_pages(char *at, size_t bytes);
+/* Asks for those of a superslab for slabs, and returns true, unless they have turned out to be
+ * dear. `page`, of that superslab, is faulted in: the caller is about to use it. */
+bool hak_pool_try_huge_pages(size_t superslab, char *page);
 
 /* Huge blocks are used from end to end, as far as is known: see whole.c. */
 #define POOL_DENSE_ENOUGH 4u

@@ -108,8 +108,7 @@ static void whole_advise(const struct hak_whole *w, size_t begin, size_t from, u
     size_t skip = begin * HAK_SUPERSLAB_BYTES;
     bool has_room = w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES;
     if (has_room && whole_is_dense(w, how))
-        hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip,
-                                    hak_superslab_address(w->first + from));
+        hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
 }
 
 void hak_whole_grown(const struct hak_whole *w, size_t from)

@@ -195,14 +195,13 @@ static void a_block_that_grows_gets_huge_pages_behind_what_it_had(void **state)
     assert_true(hak_whole_try_extend(&w, 3 * HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES));
     assert_int_equal(w.mapped_bytes, 4 * HAK_SUPERSLAB_BYTES); /* room for a huge page */
     assert_int_equal(stats().huge_asked_total, 1);
-    assert_true(hak_os_is_resident(hak_superslab_address(w.first + 3)));
-    assert_false(hak_os_is_resident(hak_superslab_address(w.first + 2)));
     struct hak_whole to;
     assert_int_equal(hak_whole_take(8 * HAK_SUPERSLAB_BYTES, 1, HAK_WHOLE_FRESH, &to, &zero), 0);
     assert_int_equal(stats().huge_asked_total, 1); /* pages will be moved in */
     hak_whole_grown(&to, 6);
     assert_int_equal(stats().huge_asked_total, 2);
-    assert_true(hak_os_is_resident(hak_superslab_address(to.first + 6)));
+    hak_whole_grown(&to, 8);
+    assert_int_equal(stats().huge_asked_total, 2); /* no room for one */
 }
 
 static void blocks_of_less_than_a_superslab_tell_too(void **state)
@@ -246,7 +245,7 @@ static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
 }
 
 #define CHEAP_NS 230000u
-#define DEAR_NS 4500000u
+#define TOO_DEAR_NS 1000000000u /* a 32nd of half a minute, which no test takes */
 
 static void huge_pages_that_cost(uint64_t fault_ns)
 {
@@ -275,10 +274,20 @@ static void a_superslab_asks_for_huge_pages_with_its_first_slot(void **state)
     assert_int_equal(stats().huge_dear_total, 0);
 }
 
-static void after_a_dear_huge_page_superslabs_have_small_ones(void **state)
+static void dear_huge_pages_are_paid_for_while_that_is_little(void **state)
 {
     (void)state;
-    huge_pages_that_cost(DEAR_NS);
+    huge_pages_that_cost(2000000u); /* four are 8 ms */
+    fill_superslabs(4);
+    assert_int_equal(stats().huge_dear_total, 4);
+    fill_superslabs(1);
+    assert_int_equal(stats().huge_asked_total, 5);
+}
+
+static void after_huge_pages_that_are_too_dear_superslabs_have_small_ones(void **state)
+{
+    (void)state;
+    huge_pages_that_cost(TOO_DEAR_NS);
     fill_superslabs(3);
     assert_int_equal(stats().huge_asked_total, 1);
     assert_int_equal(stats().huge_dear_total, 1);
@@ -294,20 +303,20 @@ static void after_a_dear_huge_page_superslabs_have_small_ones(void **state)
     verify_pool();
 }
 
-static void a_huge_block_has_small_pages_behind_a_dear_huge_one(void **state)
+static void a_huge_block_has_huge_pages_however_dear(void **state)
 {
     (void)state;
     bool zero;
-    huge_pages_that_cost(DEAR_NS);
+    huge_pages_that_cost(TOO_DEAR_NS);
+    fill_superslabs(3);
+    assert_int_equal(stats().huge_asked_total, 1);
     hak_store_relaxed(&hak_pool.dense_samples, 4u);
     struct hak_whole dear = take(5, &zero);
-    assert_true(hak_os_is_resident(hak_superslab_address(dear.first)));
-    assert_int_equal(stats().huge_asked_total, 1);
-    for (unsigned i = 0; i < 2; i++) /* 8 superslabs each */
-        take(8, &zero);
-    assert_int_equal(stats().huge_asked_total, 1);
-    take(8, &zero);
     assert_int_equal(stats().huge_asked_total, 2);
+    assert_false(hak_os_is_resident(hak_superslab_address(dear.first))); /* nor touched for it */
+    take(8, &zero);
+    assert_int_equal(stats().huge_asked_total, 3);
+    assert_int_equal(stats().huge_dear_total, 1);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -324,7 +333,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
     cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),
     cmocka_unit_test(a_superslab_asks_for_huge_pages_with_its_first_slot),
-    cmocka_unit_test(after_a_dear_huge_page_superslabs_have_small_ones),
-    cmocka_unit_test(a_huge_block_has_small_pages_behind_a_dear_huge_one),
+    cmocka_unit_test(dear_huge_pages_are_paid_for_while_that_is_little),
+    cmocka_unit_test(after_huge_pages_that_are_too_dear_superslabs_have_small_ones),
+    cmocka_unit_test(a_huge_block_has_huge_pages_however_dear),
 };
 UNIT_MAIN(tests)
