@@ -32,6 +32,7 @@ static bool huge_is_spared(void)
     return true;
 }
 
+/* Adds to what was paid: more than a program should? */
 static bool huge_is_too_much(uint64_t price_ns)
 {
     struct hak_os_usage usage;

@@ -41,8 +41,8 @@ struct pool {
     _Atomic(size_t) prewarmed, prewarm_due; /* superslabs: ever; at the next growth */
     _Atomic(uint64_t) released, mapped_total, unmapped_total, retired_total, revived_total,
         purged_total, moved_total;
-    /* See huge_pages.c: superslabs that get none before the next try, and how many that was last.
-     */
+    /* See huge_pages.c: superslabs that get none before the next try, and how many that was last;
+     * what those that were dear have cost. */
     _Atomic(size_t) huge_spared, huge_spared_last;
     _Atomic(uint64_t) huge_asked_total, huge_dear_total, huge_paid_ns;
 };
@@ -118,6 +118,7 @@ static inline void pool_set_dense(struct hak_superslab *s, bool dense)
     hak_store_relaxed(&s->was_purged, false);
 }
 
+/* Asks for huge pages in [at, at + bytes), whatever they cost. */
 void hak_pool_ask_for_huge_pages(char *at, size_t bytes);
 /* Asks for those of a superslab for slabs, and returns true, unless they have turned out to be
  * dear. `page`, of that superslab, is faulted in: the caller is about to use it. */
