@@ -30,8 +30,10 @@ static inline void *api_calloc_at(size_t bytes, uintptr_t site)
 /* align_bytes a power of two. */
 static inline void *api_aligned_at(size_t align_bytes, size_t bytes, uintptr_t site)
 {
-    return HAK_HARDENED ? hak_hard_alloc(bytes, align_bytes, HAK_BY_MALLOC)
-                        : hak_heap_aligned_from(align_bytes, bytes, site);
+    if (HAK_HARDENED)
+        return hak_hard_alloc(bytes, align_bytes, HAK_BY_MALLOC);
+    void *p = hak_heap_try_aligned(align_bytes, bytes);
+    return HAK_LIKELY(p != NULL) ? p : hak_heap_aligned_from(align_bytes, bytes, site);
 }
 
 /* What the program may write. */

@@ -20,18 +20,41 @@
 void *hak_heap_malloc_slow(size_t size_bytes);
 void *hak_heap_malloc_from(size_t size_bytes, uintptr_t site);
 
+/* The kind whose bin malloc looks into for this size. False: it is not a class's. */
+HAK_ALWAYS_INLINE bool hak_heap_try_size(const struct hak_front *front, size_t size_bytes,
+                                         uint64_t *kind)
+{
+    if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
+        *kind = hak_load_relaxed(&front->tiny_kind[(size_bytes + 15) / 16]);
+    else if (size_bytes <= HAK_SMALL_MAX)
+        *kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
+    else
+        return false;
+    return true;
+}
+
 /* A block out of its bin; NULL: the slow path has to get one. */
 HAK_ALWAYS_INLINE void *hak_heap_try_malloc(size_t size_bytes)
 {
     struct hak_front *front = hak_self;
     uint64_t kind;
-    if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
-        kind = hak_load_relaxed(&front->tiny_kind[(size_bytes + 15) / 16]);
-    else if (size_bytes <= HAK_SMALL_MAX)
-        kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
-    else
+    return HAK_LIKELY(hak_heap_try_size(front, size_bytes, &kind)) ? hak_cache_pop(front, kind)
+                                                                   : NULL;
+}
+
+/* The same if the newest block of the bin is so aligned, as all are where the class's size is a
+ * multiple of it. align_bytes a power of two. */
+HAK_ALWAYS_INLINE void *hak_heap_try_aligned(size_t align_bytes, size_t size_bytes)
+{
+    struct hak_front *front = hak_self;
+    uint64_t kind;
+    size_t rest = align_bytes - 1;
+    if (HAK_UNLIKELY((align_bytes | size_bytes) > HAK_SMALL_MAX) ||
+        HAK_UNLIKELY(!hak_heap_try_size(front, (size_bytes + rest) & ~rest, &kind)))
         return NULL;
-    return hak_cache_pop(front, kind);
+    struct hak_bin *bin = hak_bin_of_kind(front, kind);
+    return ((uintptr_t)*hak_load_relaxed(&bin->top) & rest) == 0 ? hak_cache_pop(front, kind)
+                                                                 : NULL;
 }
 
 /* A block of any size. */

@@ -257,13 +257,10 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
     return hak_heap_malloc_from(size_bytes, HAK_CALL_SITE());
 }
 
-/* Of a class: out of the bin that malloc would look into, or by the slow path. A thread without a
- * heap has no such bin. */
-static void *route_small_of(struct hak_heap *heap, unsigned cls, const struct request *r,
-                            bool *zero)
+/* Out of the bin that malloc would look into. A thread without a heap has none. */
+static void *route_pop(struct hak_heap *heap, unsigned cls)
 {
-    void *p = heap == NULL ? NULL : hak_cache_pop(&heap->front, hak_kind_shown((uint8_t)(cls * 2)));
-    return p != NULL ? p : route_class(cls, r, zero);
+    return heap == NULL ? NULL : hak_cache_pop(&heap->front, hak_kind_shown((uint8_t)(cls * 2)));
 }
 
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
@@ -275,7 +272,10 @@ void *hak_heap_calloc_from(size_t bytes, uintptr_t site)
         p = route_large_of(&r, &zero);
     } else {
         struct hak_heap *heap = hak_heap_self_slow();
-        p = route_small_of(heap, route_class_in(heap, bytes), &r, &zero);
+        unsigned cls = route_class_in(heap, bytes);
+        p = route_pop(heap, cls);
+        if (p == NULL)
+            p = route_class(cls, &r, &zero);
     }
     return p == NULL || zero ? p : memset(p, 0, bytes);
 }
@@ -285,43 +285,34 @@ HAK_NOINLINE void *hak_heap_calloc_slow(size_t bytes)
     return hak_heap_calloc_from(bytes, HAK_CALL_SITE());
 }
 
-/* All blocks of the class are aligned: slabs begin at multiples of 64 KiB. */
-static bool route_is_aligned(unsigned cls, size_t align)
+/* cls == HAK_CLASSES: a large block. */
+static HAK_NOINLINE void *route_aligned(size_t align, size_t bytes, uintptr_t site, unsigned cls)
 {
-    const struct hak_class *c = hak_class(cls);
-    return c->size_bytes % align == 0 && (align <= HAK_CACHE_LINE || c->colour_step == 0);
+    bool zero = false;
+    const struct request r = {bytes + (bytes == 0), align, site, HAK_WHOLE_WRITTEN};
+    void *p = cls < HAK_CLASSES ? route_class(cls, &r, &zero) : route_large_of(&r, &zero);
+    return HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0) ? perturb_given(p, bytes) : p;
 }
 
-/* The class that malloc takes, if all its blocks are aligned.
- * Else the smallest of at least `bytes` whose blocks are. */
-static unsigned route_aligned_class(size_t align, size_t bytes)
+/* Where the thread places the size, if all blocks of that class are aligned. */
+static unsigned route_aligned_class(const struct hak_heap *heap, size_t align, size_t bytes)
 {
     size_t size = hak_round_up(bytes + (bytes == 0), align);
-    unsigned first = hak_class_of(size);
-    if (route_is_aligned(first, align))
-        return first;
-    unsigned cls = first + 1;
-    while (cls < HAK_CLASS_ALIGNED && !route_is_aligned(cls, align))
-        cls++;
-    unsigned only = HAK_CLASS_ALIGNED;
-    while (only < HAK_CLASSES - 1 && hak_class(only)->size_bytes < size)
-        only++;
-    bool found = cls < HAK_CLASS_ALIGNED;
-    return found && hak_class(cls)->size_bytes < hak_class(only)->size_bytes ? cls : only;
+    unsigned cls = route_class_in(heap, size);
+    return HAK_LIKELY(hak_class_is_aligned(cls, align)) ? cls : hak_class_aligned(align, size);
 }
 
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site)
 {
-    void *p;
-    bool zero = false;
-    const struct request r = {size_bytes + (size_bytes == 0), align_bytes, site, HAK_WHOLE_WRITTEN};
-    struct hak_heap *heap = hak_heap_self_slow();
-    if (align_bytes > HAK_SLOT_BYTES || size_bytes > HAK_SLOT_BYTES)
-        p = route_large_of(&r, &zero);
-    else
-        p = route_small_of(heap, route_aligned_class(align_bytes, size_bytes), &r, &zero);
-    return HAK_UNLIKELY(hak_load_relaxed(&hak_heap_perturb) != 0) ? perturb_given(p, size_bytes)
-                                                                  : p;
+    unsigned cls = HAK_CLASSES;
+    if (align_bytes <= HAK_SLOT_BYTES && size_bytes <= HAK_SLOT_BYTES) {
+        struct hak_heap *heap = hak_heap_self_slow();
+        cls = route_aligned_class(heap, align_bytes, size_bytes);
+        void *p = route_pop(heap, cls);
+        if (p != NULL)
+            return p;
+    }
+    return route_aligned(align_bytes, size_bytes, site, cls);
 }
 
 HAK_NOINLINE void *hak_heap_aligned(size_t align_bytes, size_t size_bytes)

@@ -108,6 +108,16 @@ void hak_classes_start(void)
     }
 }
 
+unsigned hak_class_aligned(size_t align_bytes, size_t size_bytes)
+{
+    size_t power = (size_t)1 << hak_log2_ceil(hak_max(size_bytes, APART_LEAST));
+    unsigned cls = hak_class_of(size_bytes);
+    for (; cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes < power; cls++)
+        if (hak_class_is_aligned(cls, align_bytes))
+            return cls;
+    return HAK_CLASS_ALIGNED + hak_log2_floor(power / APART_LEAST);
+}
+
 void hak_classes_refine(unsigned cls)
 {
     if (cls == 0 || !hak_class(cls - 1)->fine)

@@ -120,6 +120,19 @@ static inline size_t hak_class_colour_bytes(const struct hak_class *c, uintptr_t
     return hak_round_down(colour * c->colour_step, HAK_CACHE_LINE);
 }
 
+/* All its blocks are so aligned: slabs begin at multiples of 64 KiB. align_bytes a power of two, at
+ * most that. */
+static inline bool hak_class_is_aligned(unsigned cls, size_t align_bytes)
+{
+    const struct hak_class *c = hak_class(cls);
+    return align_bytes >> c->even_bits <= 1 &&
+           (align_bytes <= HAK_CACHE_LINE || c->colour_step == 0);
+}
+
+/* The smallest class of at least so many bytes, a multiple of the alignment, of which that holds.
+ * 0 < size_bytes <= HAK_SLOT_BYTES. */
+unsigned hak_class_aligned(size_t align_bytes, size_t size_bytes);
+
 /* offset / size where that is exact, else more than any number of blocks; also for offsets of
  * blocks of other slabs and for negative ones. (Granlund and Montgomery, "Division by Invariant
  * Integers using Multiplication", 1994, section 9: a test for divisibility that gives the

@@ -88,6 +88,33 @@ static void null_is_freed_without_a_word(void **state)
     assert_int_equal(hakmem_malloc_usable_size(NULL), 0);
 }
 
+/* Whatever lies in the bins: of 16 sizes malloc's blocks are there as well, mostly not aligned. */
+static void an_aligned_block_is_aligned_and_malloc_gets_it_next(void **state)
+{
+    (void)state;
+    for (size_t align = 32; align <= 8192; align *= 2) {
+        for (size_t size = 0; size <= 3000; size += 61) {
+            void *plain[3];
+            for (int i = 0; i < 3; i++)
+                plain[i] = hakmem_malloc(size + 16 * (size_t)i);
+            for (int i = 0; i < 3; i++)
+                hakmem_free(plain[i]);
+            char *p = hakmem_aligned_alloc(align, size);
+            CHECK((uintptr_t)p % align == 0, "%zu aligned to %zu: %p", size, align, (void *)p);
+            CHECK(hakmem_malloc_usable_size(p) >= size, "%zu aligned to %zu", size, align);
+            hakmem_free(p);
+        }
+    }
+    void *once = hakmem_aligned_alloc(64, 320);
+    hakmem_free(once);
+    void *again = hakmem_malloc(320);
+    assert_ptr_equal(again, once);
+    hakmem_free(again);
+    again = hakmem_aligned_alloc(64, 320);
+    assert_ptr_equal(again, once);
+    hakmem_free(again);
+}
+
 static void sized_frees_free(void **state)
 {
     (void)state;
@@ -165,6 +192,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(memalign_rounds_other_alignments_up),
     cmocka_unit_test(realloc_of_null_allocates_and_to_0_frees),
     cmocka_unit_test(null_is_freed_without_a_word),
+    cmocka_unit_test(an_aligned_block_is_aligned_and_malloc_gets_it_next),
     cmocka_unit_test(sized_frees_free),
     cmocka_unit_test(what_is_no_block_cannot_be_freed_or_resized),
     cmocka_unit_test(a_pointer_into_a_small_block_cannot_be_resized),

@@ -136,6 +136,38 @@ static void colours_leave_room_for_all_blocks_and_keep_them_aligned(void **state
     }
 }
 
+static bool begin_aligned(unsigned cls, size_t align)
+{
+    const struct hak_class *c = hak_class(cls);
+    size_t slab = c->slots * HAK_SLOT_BYTES;
+    for (uintptr_t at = 0; at < HAK_COLOURS * slab; at += slab)
+        for (unsigned i = 0; i < hak_min(c->blocks, 4); i++)
+            if ((at + hak_class_colour_bytes(c, at) + (size_t)i * c->size_bytes) % align != 0)
+                return false;
+    return true;
+}
+
+static void an_aligned_block_gets_the_smallest_class_whose_blocks_all_are(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (size_t align = 32; align <= HAK_SLOT_BYTES; align *= 2) {
+        for (size_t size = align; size <= HAK_SLOT_BYTES; size += align) {
+            unsigned got = hak_class_aligned(align, size);
+            size_t bytes = hak_class(got)->size_bytes;
+            CHECK(bytes >= size, "%zu aligned to %zu: class %u", size, align, got);
+            CHECK(begin_aligned(got, align), "%zu aligned to %zu: class %u", size, align, got);
+            for (unsigned cls = hak_class_of(size); hak_class(cls)->size_bytes < bytes; cls++)
+                CHECK(!begin_aligned(cls, align), "%zu aligned to %zu: %u, not %u", size, align,
+                      cls, got);
+            for (unsigned cls = HAK_CLASS_ALIGNED; cls < HAK_CLASSES; cls++)
+                CHECK(hak_class(cls)->size_bytes < size || hak_class(cls)->size_bytes >= bytes,
+                      "%zu aligned to %zu: %u, not %u", size, align, cls, got);
+            CHECK(got >= HAK_CLASS_ALIGNED || hak_class_is_aligned(got, align), "class %u", got);
+        }
+    }
+}
+
 static void a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_above_8(void **state)
 {
     (void)state;
@@ -222,6 +254,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(classes_ascend_in_multiples_of_the_alignment),
     cmocka_unit_test(blocks_of_large_sizes_begin_at_many_places),
     cmocka_unit_test(colours_leave_room_for_all_blocks_and_keep_them_aligned),
+    cmocka_unit_test(an_aligned_block_gets_the_smallest_class_whose_blocks_all_are),
     cmocka_unit_test(a_block_wastes_an_eighth_at_most_or_a_fifth_to_1_kib_or_a_third_above_8),
     cmocka_unit_test(a_slab_wastes_a_sixteenth_at_most),
     cmocka_unit_test(the_block_index_is_the_quotient_or_more_than_any_slab_has),
