@@ -268,21 +268,22 @@ unsigned hak_cache_bin_capacity(unsigned cls)
     return most;
 }
 
-#define REST_REFILLS 2048u /* of the thread, between two looks for bins that it has left */
+#define REST_REFILLS 256u /* of the thread, between two looks for bins that it has left */
 
-/* Blocks in a bin that has not changed since the last look wait for nobody: they go back to their
- * slabs, where their pages may be given back, and the bin becomes smaller. */
+/* Blocks in a bin that has not been empty since the last look wait for nobody, whatever has been
+ * freed meanwhile: they go back to their slabs, where their pages may be given back, and the bin
+ * becomes smaller. If they are wanted after all, one refill more in so many brings them back. */
 static void bins_rest_locked(struct hak_heap *heap)
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         struct hak_class_heap *ch = &heap->classes[cls];
         unsigned blocks = hak_bin_blocks(heap, cls);
-        if (blocks != 0 && blocks == ch->seen_blocks) {
+        if (blocks != 0 && !ch->refilled) {
             hak_heap_drain_locked(heap, cls, blocks);
             if (hak_bin_blocks(heap, cls) == 0)
                 bins_shrink(heap, cls);
         }
-        ch->seen_blocks = (uint16_t)blocks;
+        ch->refilled = false;
     }
 }
 
@@ -348,6 +349,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (ch->overflowed)
         ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + ch->batch, UINT16_MAX);
     ch->overflowed = false;
+    ch->refilled = true;
     if (bins_collect_is_due(heap))
         hak_heap_collect_owner_locked(heap);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->stats.refills) % REST_REFILLS == REST_REFILLS - 1))

@@ -85,7 +85,7 @@ struct hak_class_heap {
                                expected to be used up; see slabs_density_locked */
     uint8_t begun;          /* refills of the heap's present thread, up to the number from which on
                                they are whole */
-    uint16_t seen_blocks;   /* in the bin, at the last look for bins that rest */
+    bool refilled;          /* since the last look for bins that rest */
     uint16_t borrow_blocks; /* so many may be taken of larger classes before memory is carved */
     uint16_t turns;         /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];

@@ -344,11 +344,35 @@ static void a_bin_that_its_thread_has_left_gives_its_blocks_back(void **state)
     unsigned stays = capacity(heap, left);
     assert_true(hak_bin_blocks(heap, left) != 0);
     uint64_t begin = counted(&heap->stats.refills);
-    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 6000; n = n % MANY + 1)
+    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 600; n = n % MANY + 1)
         blocks[n] = allocate(heap, used);
     assert_int_equal(hak_bin_blocks(heap, left), 0);
     assert_int_equal(capacity(heap, left), stays);
     allocate(heap, left);
+    verify_heaps();
+}
+
+/* What is left of a size that a program uses no more dies one by one; each would pin its slab. */
+static void so_does_a_bin_into_which_its_thread_only_frees(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned left = hak_class_of(512);
+    unsigned used = hak_class_of(64);
+    enum { STALE = 60, REFILLS_A_FREE = 100, FEW = 6 };
+    char *old[STALE];
+    for (unsigned i = 0; i < STALE; i++)
+        old[i] = allocate(heap, left);
+    uint64_t begin = counted(&heap->stats.refills);
+    for (unsigned n = 0, freed = 0; freed < STALE; n = n % MANY + 1) {
+        blocks[n] = allocate(heap, used);
+        if (counted(&heap->stats.refills) < begin + (freed + 1) * REFILLS_A_FREE)
+            continue;
+        release(heap, old[freed++]);
+        unsigned held = hak_bin_blocks(heap, left);
+        CHECK(freed <= FEW || held <= FEW, "%u freed, %u in the bin", freed, held);
+    }
     verify_heaps();
 }
 
@@ -366,7 +390,7 @@ static void a_grown_bin_that_its_thread_has_left_becomes_small(void **state)
     }
     assert_true(capacity(heap, left) >= 600);
     uint64_t begin = counted(&heap->stats.refills);
-    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 6000; n = n % MANY + 1)
+    for (unsigned n = 0; counted(&heap->stats.refills) < begin + 600; n = n % MANY + 1)
         blocks[n] = allocate(heap, hak_class_of(512));
     assert_int_equal(hak_bin_blocks(heap, left), 0);
     assert_true(capacity(heap, left) <= 2 * first + 1);
@@ -576,6 +600,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
     cmocka_unit_test(a_bin_that_cannot_grow_works_on),
     cmocka_unit_test(a_bin_that_its_thread_has_left_gives_its_blocks_back),
+    cmocka_unit_test(so_does_a_bin_into_which_its_thread_only_frees),
     cmocka_unit_test(a_grown_bin_that_its_thread_has_left_becomes_small),
     cmocka_unit_test(flush_returns_everything_to_the_pool),
     cmocka_unit_test(a_thread_that_did_nothing_flushes_nothing),
