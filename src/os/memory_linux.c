@@ -7,6 +7,7 @@
 #include "os/trace.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -104,6 +105,48 @@ bool hak_os_is_resident(void *at)
     unsigned char page = 0;
     return hak_syscall6(SYS_mincore, (long)at, (long)HAK_PAGE_BYTES, (long)&page, 0, 0, 0) == 0 &&
            (page & 1);
+}
+
+#define ASKED_PAGES ((size_t)1024) /* at once: a byte each on the stack */
+#define GAP_LEAST_PAGES 16u /* a page fault each would cost more than a call for all of them */
+
+/* The first page from `from` on of which this holds; `pages` if there is none. */
+static size_t memory_next_page(const unsigned char *resident, size_t pages, size_t from, bool is)
+{
+    while (from < pages && (resident[from] & 1) != is)
+        from++;
+    return from;
+}
+
+/* Leaves out the gaps in [at, at + bytes) and writes what lies before each, from `begin` on.
+ * Returns where the rest begins. */
+static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
+{
+    unsigned char resident[ASKED_PAGES];
+    size_t pages = bytes / HAK_PAGE_BYTES;
+    if (hak_syscall6(SYS_mincore, (long)at, (long)bytes, (long)resident, 0, 0, 0) != 0)
+        return begin;
+    for (size_t gap, end = 0; (gap = memory_next_page(resident, pages, end, false)) < pages;) {
+        end = memory_next_page(resident, pages, gap, true);
+        char *gap_at = at + gap * HAK_PAGE_BYTES;
+        size_t gap_bytes = (end - gap) * HAK_PAGE_BYTES;
+        /* what is not in memory may be in swap, and so has to be given back all the same */
+        if (end - gap >= GAP_LEAST_PAGES && hak_os_purge(gap_at, gap_bytes) == 0) {
+            memset(begin, 0, (size_t)(gap_at - begin));
+            begin = gap_at + gap_bytes;
+        }
+    }
+    return begin;
+}
+
+void hak_os_zero(void *at, size_t bytes)
+{
+    char *begin = at; /* of what is written by one memset: a long one need not go by the caches */
+    char *end = begin + bytes;
+    for (char *from = at; from < end; from += ASKED_PAGES * HAK_PAGE_BYTES)
+        begin = memory_zero_to_gaps(begin, from,
+                                    hak_min((size_t)(end - from), ASKED_PAGES * HAK_PAGE_BYTES));
+    memset(begin, 0, (size_t)(end - begin));
 }
 
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source)

@@ -170,6 +170,37 @@ static void calloc_gives_zeroes_on_used_memory_too(void **state)
     }
 }
 
+/* The block of before was written here and there, and has begun somewhere else. */
+static void calloc_of_a_long_block_keeps_out_of_memory_what_was_out_of_it(void **state)
+{
+    (void)state;
+    for (size_t bytes = MIB + 100; bytes <= 40 * MIB; bytes = bytes * 2 + 12345) {
+        static unsigned char resident[40 * MIB / HAK_PAGE_BYTES];
+        for (size_t step = 8 * KIB; step <= bytes; step *= 4) {
+            char *before = allocate(bytes);
+            for (size_t i = 0; i < bytes; i += step)
+                before[i] = 1;
+            release(before);
+            size_t asked = bytes - step % 999;
+            char *p = hak_heap_calloc(asked);
+            MUST(p != NULL);
+            char *page = p + -(uintptr_t)p % HAK_PAGE_BYTES;
+            size_t pages = (asked - (size_t)(page - p)) / HAK_PAGE_BYTES;
+            assert_int_equal(mincore(page, pages * HAK_PAGE_BYTES, resident), 0);
+            size_t in_memory = 0;
+            for (size_t i = 0; i < pages; i++)
+                in_memory += resident[i] & 1;
+            bool huge = bytes >= 8 * MIB; /* what malloc gives has huge pages */
+            CHECK(huge || step < 32 * 4 * KIB || in_memory <= bytes / step + 32,
+                  "%zu bytes, a byte in %zu: %zu pages", bytes, step, in_memory);
+            CHECK(is_zero(p, asked), "%zu bytes, a byte in %zu", bytes, step);
+            memset(p, 1, asked);
+            release(p);
+            hak_heap_trim();
+        }
+    }
+}
+
 /* Small ones are zeroed in pieces that overlap: each length up to a few lines, beside live blocks.
  */
 static void calloc_zeroes_what_was_asked_for_and_no_more(void **state)
@@ -428,6 +459,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_size_up_to_70000_is_served),
     cmocka_unit_test(all_usable_bytes_may_be_used),
     cmocka_unit_test(calloc_gives_zeroes_on_used_memory_too),
+    cmocka_unit_test(calloc_of_a_long_block_keeps_out_of_memory_what_was_out_of_it),
     cmocka_unit_test(calloc_zeroes_what_was_asked_for_and_no_more),
     cmocka_unit_test(aligned_blocks_are_as_small_as_their_alignment_allows),
     cmocka_unit_test(aligned_blocks_are_aligned),

@@ -6,6 +6,10 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #define PAGES(n) ((size_t)(n) * HAK_PAGE_BYTES)
 
@@ -99,6 +103,77 @@ static void purge_keeps_the_range_mapped_and_zero(void **state)
     assert_int_equal(at[PAGES(2)], 1);
 }
 
+static void zero_leaves_out_gaps_of_16_pages_and_more(void **state)
+{
+    (void)state;
+    /* From the first page to before the second. It asks for 1,024 pages at a time. */
+    static const unsigned used[][2] = {{0, 1},       {16, 17},     {33, 40},
+                                       {1000, 1023}, {1025, 1040}, {2030, 3000}};
+    static const struct {
+        unsigned first, end;
+        bool resident;
+    } expected[] = {{0, 17, true},      {17, 33, false},     {33, 40, true},    {40, 1000, false},
+                    {1000, 1040, true}, {1040, 2030, false}, {2030, 3030, true}};
+    enum { PAGES_ZEROED = 3010, PAGES_MAPPED = 3030 };
+    static unsigned char resident[PAGES_MAPPED];
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(PAGES_MAPPED), &p), 0);
+    char *at = p;
+    for (unsigned i = 0; i < UNIT_COUNT(used); i++)
+        memset(at + PAGES(used[i][0]), 7, PAGES(used[i][1] - used[i][0]));
+    memset(at + PAGES(PAGES_ZEROED), 7, PAGES(PAGES_MAPPED - PAGES_ZEROED));
+    hak_os_zero(at, PAGES(PAGES_ZEROED));
+    assert_int_equal(mincore(at, PAGES(PAGES_MAPPED), resident), 0);
+    for (unsigned i = 0; i < UNIT_COUNT(expected); i++)
+        for (unsigned page = expected[i].first; page < expected[i].end; page++)
+            CHECK((resident[page] & 1) == expected[i].resident, "page %u", page);
+    assert_true(is_zero(at, PAGES(PAGES_ZEROED)));
+    for (unsigned page = PAGES_ZEROED; page < PAGES_MAPPED; page++)
+        assert_int_equal(at[PAGES(page)], 7);
+}
+
+/* From now on, as in a sandbox. */
+static void refuse(long call)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {UNIT_COUNT(code), code};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        skip();
+}
+
+static void assert_zero_writes_everything(void)
+{
+    static unsigned char resident[64];
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(64), &p), 0);
+    memset(p, 7, PAGES(1));
+    hak_os_zero(p, PAGES(64));
+    if (mincore(p, PAGES(64), resident) == 0)
+        for (unsigned page = 0; page < 64; page++)
+            CHECK(resident[page] & 1, "page %u", page);
+    assert_true(is_zero(p, PAGES(64)));
+}
+
+static void zero_writes_everything_where_nothing_can_be_given_back(void **state)
+{
+    (void)state;
+    refuse(SYS_madvise);
+    assert_zero_writes_everything();
+}
+
+static void zero_writes_everything_where_the_system_tells_nothing(void **state)
+{
+    (void)state;
+    refuse(SYS_mincore);
+    assert_zero_writes_everything();
+}
+
 static void move_brings_the_content_and_unmaps_the_source(void **state)
 {
     (void)state;
@@ -165,6 +240,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(map_at_refuses_what_is_taken_and_leaves_it_alone),
     cmocka_unit_test(unmap_makes_the_range_free_again),
     cmocka_unit_test(purge_keeps_the_range_mapped_and_zero),
+    cmocka_unit_test(zero_leaves_out_gaps_of_16_pages_and_more),
+    cmocka_unit_test(zero_writes_everything_where_nothing_can_be_given_back),
+    cmocka_unit_test(zero_writes_everything_where_the_system_tells_nothing),
     cmocka_unit_test(move_brings_the_content_and_unmaps_the_source),
     cmocka_unit_test(move_with_keep_source_leaves_zeroed_memory_behind),
     cmocka_unit_test(refusals_are_positive_errno_values_and_errno_stays),
