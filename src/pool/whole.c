@@ -43,13 +43,25 @@ static void whole_count_unmapped(size_t superslabs)
  * may have been given back. After so many that were in memory huge pages are asked for, and of
  * blocks that are freed one in 16 is looked at; after a page that was not, no longer.
  *
- * A large block that did not have to be zero gets them without that. To use such memory here and
- * there a program would have to keep in mind where it has written before; it fills it, all or from
- * the beginning on, and what it touches for nothing is a huge page at most. */
+ * A large block that did not have to be zero gets them without that, as a program can use such
+ * memory here and there only if it keeps in mind where it has written before; most fill it, all or
+ * from the beginning on. But some do, or reserve more than they need (60 blocks of 16 MiB with 16
+ * pages each in use held 960 MB, and hold 23), so not more of them than a little or than there is
+ * for slabs. With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a
+ * block was used up is known only if what lies behind its last huge page is in memory, too. */
 #define DENSE_LOOK_EVERY 16u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 #define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
+#define UNPROVEN_LEAST_SUPERSLABS ((size_t)16)
+
+/* The end is where there are small pages, if there is one. */
+static bool whole_tells_use(size_t first, size_t bytes)
+{
+    size_t end = hak_round_down(bytes, HAK_SUPERSLAB_BYTES);
+    return hak_load_relaxed(&hak_superslab(first)->huge_pages) != HAK_HUGE_ASKED ||
+           (end != bytes && hak_os_is_resident(hak_superslab_address(first) + end));
+}
 
 static void whole_look(size_t first, size_t bytes)
 {
@@ -60,9 +72,9 @@ static void whole_look(size_t first, size_t bytes)
             hak_store_relaxed(&hak_pool.dense_samples, 0u);
             return;
         }
-        if (!pool_knows_dense())
-            hak_add_relaxed(&hak_pool.dense_samples, 1u);
     }
+    if (!pool_knows_dense() && whole_tells_use(first, bytes))
+        hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)samples);
 }
 
 /* The block at this place is the program's no longer. */
@@ -94,11 +106,23 @@ static bool whole_is_large(size_t superslabs)
     return pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
 }
 
+/* Never taken back: after so many, those that get none tell what the program does with them. */
+static bool whole_try_unproven(size_t superslabs)
+{
+    size_t before = hak_load_relaxed(&hak_pool.unproven);
+    size_t slots = hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
+    if (before != 0 && before + superslabs > hak_max(UNPROVEN_LEAST_SUPERSLABS, slots))
+        return false;
+    hak_add_relaxed(&hak_pool.unproven, superslabs);
+    return true;
+}
+
 static bool whole_is_dense(const struct hak_whole *w, unsigned how)
 {
+    bool large = how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
     if (pool_knows_dense() || hak_pool_is_huge_early())
-        return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
-    return how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
+        return large || pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
+    return large && whole_try_unproven(w->superslabs);
 }
 
 /* What begins with the superslab number `begin` of the range and is to be touched from `from` on,
@@ -107,12 +131,18 @@ static void whole_advise(const struct hak_whole *w, size_t begin, size_t from, u
 {
     size_t skip = begin * HAK_SUPERSLAB_BYTES;
     bool has_room = w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES;
-    if (has_room && whole_is_dense(w, how))
+    bool asks = has_room && whole_is_dense(w, how);
+    if (asks)
         hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
+    hak_store_relaxed(&hak_superslab(w->first)->huge_pages,
+                      (uint8_t)(asks ? HAK_HUGE_ASKED : HAK_HUGE_NONE));
 }
 
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
+    /* What was the block until now has been written, if it has small pages to tell it. */
+    if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0)
+        whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
     whole_advise(w, 0, from, HAK_WHOLE_WRITTEN); /* all of it: one mapping */
 }
 
@@ -123,13 +153,13 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     int error = hak_pool_map(w->superslabs, align, bytes, false, &w->first);
     if (error != 0)
         return error;
+    whole_count_mapped(w->superslabs, how & HAK_WHOLE_FRESH);
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
         whole_advise(w, 0, 0, how);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
-    whole_count_mapped(w->superslabs, how & HAK_WHOLE_FRESH);
     return 0;
 }
 
@@ -174,8 +204,8 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     size_t moved = whole_move_in(w);
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
-    whole_advise(w, moved, moved, how);
     whole_count_mapped(w->superslabs - moved, false);
+    whole_advise(w, moved, moved, how);
     *zero = moved == 0;
     return 0;
 }

@@ -126,7 +126,7 @@ static void huge_blocks_get_huge_pages_after_some_that_were_used_up(void **state
     (void)state;
     bool zero;
     start();
-    huge_pages_from(0);
+    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
     for (unsigned i = 0; i < 5; i++) { /* of each two pages are looked at */
         struct hak_whole w = take(1, &zero);
         memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
@@ -179,6 +179,46 @@ static void a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages
     assert_false(hak_pool_has_huge_pages()); /* nothing is known of what was done with them */
     huge_pages_from(SIZE_MAX);
     assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
+}
+
+static void without_evidence_not_more_than_a_little_or_than_slabs_have(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(asked_by_a_block(40, HAK_WHOLE_WRITTEN), 1); /* the first in any case */
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
+    hak_store_relaxed(&hak_pool.unproven, (size_t)8);
+    assert_int_equal(asked_by_a_block(9, HAK_WHOLE_WRITTEN), 0);
+    assert_int_equal(asked_by_a_block(8, HAK_WHOLE_WRITTEN), 1); /* 16 */
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
+    for (unsigned i = 0; i < 20 * HAK_SLOTS; i++)
+        acquire(1, 1, 3, NULL);
+    size_t slots = hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
+    hak_store_relaxed(&hak_pool.unproven, slots - 4);
+    assert_int_equal(asked_by_a_block(5, HAK_WHOLE_WRITTEN), 0);
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 1);
+}
+
+/* All but its end may be in memory because one byte in each 2 MiB is. */
+static void the_end_of_a_block_with_huge_pages_tells_whether_it_was_used_up(void **state)
+{
+    (void)state;
+    struct hak_whole w[2];
+    bool zero;
+    size_t bytes = 4 * HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(hak_whole_take(bytes, 1, HAK_WHOLE_WRITTEN, &w[i], &zero), 0);
+        assert_int_equal(stats().huge_asked_total, i + 1);
+        memset(hak_superslab_address(w[i].first), 1, 4 * HAK_SUPERSLAB_BYTES);
+    }
+    hak_whole_give(&w[0]);
+    assert_int_equal(samples(), 0);
+    hak_superslab_address(w[1].first)[4 * HAK_SUPERSLAB_BYTES] = 1;
+    hak_whole_give(&w[1]);
+    assert_int_equal(samples(), 4);
 }
 
 static void a_block_that_grows_gets_huge_pages_behind_what_it_had(void **state)
@@ -328,6 +368,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
     cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
+    cmocka_unit_test(without_evidence_not_more_than_a_little_or_than_slabs_have),
+    cmocka_unit_test(the_end_of_a_block_with_huge_pages_tells_whether_it_was_used_up),
     cmocka_unit_test(a_block_that_grows_gets_huge_pages_behind_what_it_had),
     cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
