@@ -122,7 +122,7 @@ static size_t memory_next_page(const unsigned char *resident, size_t pages, size
  * Returns where the rest begins. */
 static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
 {
-    unsigned char resident[ASKED_PAGES];
+    unsigned char resident[ASKED_PAGES] = {0};
     size_t pages = bytes / HAK_PAGE_BYTES;
     if (hak_syscall6(SYS_mincore, (long)at, (long)bytes, (long)resident, 0, 0, 0) != 0)
         return begin;

@@ -131,11 +131,10 @@ static void whole_advise(const struct hak_whole *w, size_t begin, size_t from, u
 {
     size_t skip = begin * HAK_SUPERSLAB_BYTES;
     bool has_room = w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES;
-    bool asks = has_room && whole_is_dense(w, how);
-    if (asks)
-        hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
-    hak_store_relaxed(&hak_superslab(w->first)->huge_pages,
-                      (uint8_t)(asks ? HAK_HUGE_ASKED : HAK_HUGE_NONE));
+    if (!has_room || !whole_is_dense(w, how))
+        return;
+    hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
+    hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
 void hak_whole_grown(const struct hak_whole *w, size_t from)
@@ -154,6 +153,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     if (error != 0)
         return error;
     whole_count_mapped(w->superslabs, how & HAK_WHOLE_FRESH);
+    hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
         whole_advise(w, 0, 0, how);
@@ -205,6 +205,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_count_mapped(w->superslabs - moved, false);
+    hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
     whole_advise(w, moved, moved, how);
     *zero = moved == 0;
     return 0;

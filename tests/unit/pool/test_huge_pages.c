@@ -214,10 +214,13 @@ static void the_end_of_a_block_with_huge_pages_tells_whether_it_was_used_up(void
         assert_int_equal(stats().huge_asked_total, i + 1);
         memset(hak_superslab_address(w[i].first), 1, 4 * HAK_SUPERSLAB_BYTES);
     }
-    hak_whole_give(&w[0]);
-    assert_int_equal(samples(), 0);
-    hak_superslab_address(w[1].first)[4 * HAK_SUPERSLAB_BYTES] = 1;
+    hak_store_relaxed(&hak_pool.unproven, (size_t)1000);
+    assert_true(hak_whole_try_extend(&w[1], bytes + HAK_SUPERSLAB_BYTES)); /* with small pages */
+    assert_int_equal(stats().huge_asked_total, 2);
     hak_whole_give(&w[1]);
+    assert_int_equal(samples(), 0);
+    hak_superslab_address(w[0].first)[4 * HAK_SUPERSLAB_BYTES] = 1;
+    hak_whole_give(&w[0]);
     assert_int_equal(samples(), 4);
 }
 
