@@ -287,6 +287,8 @@ static void stat_show_peak(struct stat_options *o, pid_t pid)
     uint64_t most_bytes = stat_status_bytes(pid, "VmHWM");
     if (now_bytes > o->peak_bytes)
         stat_read_peak(o, pid, now_bytes);
+    if (most_bytes != 0 && most_bytes < o->peak_bytes) /* the kernel notes it now and then */
+        most_bytes = o->peak_bytes;
     if (o->peak_text == NULL)
         return;
     stat_redirect(o);
