@@ -7,7 +7,9 @@ does too; its end is an operation of its own.
 
 import queue
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
@@ -57,4 +59,13 @@ class Worker:
             self.calls.put(None)
             self.thread.join(PATIENCE_SECONDS)
             assert not self.thread.is_alive(), "the end of a thread does not end"
+            self._wait_for_system(Path(f"/proc/self/task/{self.thread.native_id}"))
             self.thread = None
+
+    @staticmethod
+    def _wait_for_system(task: Path) -> None:
+        """Python calls a thread ended before the allocator has heard of its end."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while task.exists():
+            assert time.monotonic() < give_up, "the end of a thread does not end"
+            time.sleep(0.0001)
