@@ -183,8 +183,8 @@ static void take(struct lane *lane, struct block *b)
 
 static void give(struct lane *lane, struct block *b)
 {
-    static my_free_sized_fn *free_sized_found;
-    static my_free_aligned_sized_fn *free_aligned_sized_found;
+    static _Atomic(my_free_sized_fn *) free_sized_found; /* all threads look for them */
+    static _Atomic(my_free_aligned_sized_fn *) free_aligned_sized_found;
     shadow_check_all(b);
     account(0, b->usable);
     void *p = b->p;
