@@ -267,15 +267,12 @@ static void *route_pop(struct hak_heap *heap, unsigned cls)
  * in memory. To ask which pages are takes a twentieth of the time of zeroing 1 MiB. */
 #define SPARSE_FROM_BYTES ((size_t)1 << 20)
 
-static void *route_zero(char *p, size_t bytes)
+static void *route_zero(void *p, size_t bytes)
 {
     if (bytes < SPARSE_FROM_BYTES)
         return memset(p, 0, bytes);
-    size_t head = -(uintptr_t)p % HAK_PAGE_BYTES;
-    size_t pages = hak_round_down(bytes - head, HAK_PAGE_BYTES);
-    hak_os_zero(p + head, pages);
-    memset(p + head + pages, 0, bytes - head - pages);
-    return memset(p, 0, head);
+    hak_os_zero(p, bytes);
+    return p;
 }
 
 void *hak_heap_calloc_from(size_t bytes, uintptr_t site)

@@ -118,8 +118,8 @@ static size_t memory_next_page(const unsigned char *resident, size_t pages, size
     return from;
 }
 
-/* Leaves out the gaps in [at, at + bytes) and writes what lies before each, from `begin` on.
- * Returns where the rest begins. */
+/* Leaves out the gaps in the pages [at, at + bytes) and writes what lies before each, from `begin`
+ * on. Returns where the rest begins. */
 static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
 {
     unsigned char resident[ASKED_PAGES] = {0};
@@ -139,13 +139,15 @@ static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
     return begin;
 }
 
-void hak_os_zero(void *at, size_t bytes)
+void hak_os_zero(char *at, size_t bytes)
 {
     char *begin = at; /* of what is written by one memset: a long one need not go by the caches */
-    char *end = begin + bytes;
-    for (char *from = at; from < end; from += ASKED_PAGES * HAK_PAGE_BYTES)
-        begin = memory_zero_to_gaps(begin, from,
-                                    hak_min((size_t)(end - from), ASKED_PAGES * HAK_PAGE_BYTES));
+    char *end = at + bytes;
+    char *pages = at + -(uintptr_t)at % HAK_PAGE_BYTES;
+    char *pages_end = end - (uintptr_t)end % HAK_PAGE_BYTES;
+    for (; pages < pages_end; pages += ASKED_PAGES * HAK_PAGE_BYTES)
+        begin = memory_zero_to_gaps(
+            begin, pages, hak_min((size_t)(pages_end - pages), ASKED_PAGES * HAK_PAGE_BYTES));
     memset(begin, 0, (size_t)(end - begin));
 }
 

@@ -39,8 +39,8 @@ uint64_t hak_os_fault_in_ns(char *page);
 /* True if the page at this address is in memory. */
 bool hak_os_is_resident(void *at);
 /* Makes a range read as zero: writes to pages that are in memory, and leaves out those that are not
- * where 16 of them or more lie side by side. at and bytes page aligned. */
-void hak_os_zero(void *at, size_t bytes);
+ * where 16 of them or more lie side by side. Any range. */
+void hak_os_zero(char *at, size_t bytes);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
  * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);

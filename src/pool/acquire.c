@@ -118,9 +118,7 @@ static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, boo
 #define LARGE_HUGE_SUPERSLABS 4u
 static bool pool_is_large(void)
 {
-    size_t superslabs =
-        hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
-    return pool_wants_huge_pages(superslabs / LARGE_HUGE_SUPERSLABS);
+    return pool_wants_huge_pages(pool_slot_superslabs() / LARGE_HUGE_SUPERSLABS);
 }
 
 /* What will be used up goes to superslabs with huge pages, what may not be keeps out of them, or

@@ -104,6 +104,12 @@ size_t hak_retired_budget_slots(void);
  * since. Returns how many. */
 size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns);
 
+/* Superslabs that are mapped for slots. */
+static inline size_t pool_slot_superslabs(void)
+{
+    return hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
+}
+
 /* With so many superslabs, huge pages are worth what they waste. */
 static inline bool pool_wants_huge_pages(size_t superslabs)
 {

@@ -110,13 +110,14 @@ static bool whole_is_large(size_t superslabs)
 static bool whole_try_unproven(size_t superslabs)
 {
     size_t before = hak_load_relaxed(&hak_pool.unproven);
-    size_t slots = hak_load_relaxed(&hak_pool.mapped_now) - hak_load_relaxed(&hak_pool.whole_now);
-    if (before != 0 && before + superslabs > hak_max(UNPROVEN_LEAST_SUPERSLABS, slots))
+    size_t most = hak_max(UNPROVEN_LEAST_SUPERSLABS, pool_slot_superslabs());
+    if (before != 0 && before + superslabs > most)
         return false;
     hak_add_relaxed(&hak_pool.unproven, superslabs);
     return true;
 }
 
+/* Counts what it lets through without evidence: huge pages are about to be asked for. */
 static bool whole_is_dense(const struct hak_whole *w, unsigned how)
 {
     bool large = how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
