@@ -117,6 +117,7 @@ static void stat_json_heap(struct hak_json *j, const struct hak_survey *survey,
     const struct hak_heap_stats *s = &h->heap.stats;
     hak_json_open_line(j, NULL, '{');
     hak_json_number(j, "heap", h->number);
+    hak_json_number(j, "home", h->heap.front.tag >> HAK_TAG_SHIFT);
     hak_json_number_or_null(j, "tid", h->tid != 0 ? (uint64_t)h->tid : UINT64_MAX);
     hak_json_string(j, "name", h->tid != 0 ? h->thread_name : NULL);
     hak_json_string(j, "state", stat_heap_state(survey, h));

@@ -45,7 +45,7 @@ static void walk_heaps(struct walk *w)
             survey->complete = false;
             break;
         }
-        h->number = h->heap.front.tag >> HAK_TAG_SHIFT;
+        h->number = h->heap.tag >> HAK_TAG_SHIFT;
         if (h->number <= w->most_number)
             w->heap_of_number[h->number] = (uint32_t)survey->heap_count;
         survey->heap_count++;

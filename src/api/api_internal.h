@@ -17,6 +17,7 @@ struct hak_options {
     size_t trim_threshold_bytes;      /* mallopt's, instead; 0: none */
     uint64_t superslab_ttl_sec;
     uint64_t huge_pages_from_mb;
+    uint64_t homes;
     bool lock_stats;             /* the locks on stderr at exit */
     uint64_t perturb;            /* 0: off */
     bool trace_failures;         /* the first failure of each reason on stderr */

@@ -40,6 +40,7 @@ static const struct option options[] = {
     {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 1 MiB */
     {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, AT(superslab_ttl_sec), UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
     {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up, and half of the MiB from which on a block that need not be zero gets them; 4294967295 never does */
+    {"HOMES", OPTION_NUMBER, AT(homes), HAK_HOMES_MOST}, /* so many threads have memory of their own; the next ones share it, which holds less and makes them share a lock now and then; 0: twice as many as processors, but at most 32 or as many as processors; not in the hardened library, where each has its own */
     {"LIMIT_MB", OPTION_NUMBER, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
     {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
     {"PREWARM_SUPERSLABS", OPTION_NUMBER, AT(prewarm_superslabs), PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */
@@ -366,6 +367,7 @@ void hak_options_apply_limits(void)
 {
     struct hak_pool_config config = hak_options_pool_config();
     hak_pool_configure(&config);
+    hak_store_relaxed(&hak_cache_knobs.homes, (uint32_t)hak_options.homes);
     uint64_t limit = hak_options.limit_mb << 20;
     if (HAK_HARDENED)
         hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch});

@@ -27,6 +27,7 @@ static const struct setting settings[] = {
     {"option.superslab_max_memory_mb", SETTING_NUMBER, &hak_options.superslab_max_memory_mb, UINT32_MAX},
     {"option.superslab_ttl_sec", SETTING_NUMBER, &hak_options.superslab_ttl_sec, UINT32_MAX},
     {"option.huge_pages_from_mb", SETTING_NUMBER, &hak_options.huge_pages_from_mb, UINT32_MAX},
+    {"option.homes", SETTING_NUMBER, &hak_options.homes, HAK_HOMES_MOST},
     {"option.trace_failures", SETTING_FLAG, &hak_options.trace_failures, 1},
     {"option.stats", SETTING_FLAG, &hak_options.stats, 1},
     {"option.shared_pool_stage_stats", SETTING_FLAG, &hak_options.stage_stats, 1},

@@ -73,8 +73,8 @@ static void bins_install_first(struct hak_heap *heap, unsigned cls)
     bins_install(heap, cls, stack, capacity);
 }
 
-/* Among many threads the first stack of a class is a smaller one, with those of other heaps in a
- * page, until it has to grow. */
+/* A guest's first stack of a class is a smaller one, with those of other guests in a page, until it
+ * has to grow. */
 static bool bins_try_install_few(struct hak_heap *heap, unsigned cls)
 {
     unsigned capacity = (unsigned)hak_min(bins_first_capacity(cls), BIN_FEW_BLOCKS);
@@ -130,16 +130,17 @@ static void bins_shrink(struct hak_heap *heap, unsigned cls)
 
 static size_t bins_volume_bytes_locked(const struct hak_heap *heap)
 {
-    size_t share = heap->slab_bytes / BIN_VOLUME_SHARE;
+    size_t share = hak_home(heap)->slab_bytes / BIN_VOLUME_SHARE;
     return hak_min(hak_max(BIN_VOLUME_BYTES, share), BIN_VOLUME_MOST_BYTES);
 }
 
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
 {
-    hak_lock(&heap->lock);
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
     if (heap->classes[cls].stack != NULL)
         bins_grow(heap, cls, bins_volume_bytes_locked(heap));
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
 }
 
 /* The hardened library hands blocks out in an order that cannot be foreseen, but what is allocated
@@ -158,7 +159,7 @@ void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
 
 static bool bins_may_borrow_locked(const struct hak_heap *heap, unsigned cls)
 {
-    return heap->classes[cls].borrow_blocks != 0 && heap->slab_bytes < BORROW_BELOW_BYTES;
+    return heap->classes[cls].borrow_blocks != 0 && hak_home(heap)->slab_bytes < BORROW_BELOW_BYTES;
 }
 
 /* The next blocks from here come from memory that nobody has touched. */
@@ -169,37 +170,25 @@ static bool bins_is_fresh(const struct hak_slab *s)
 
 static bool bins_is_at_peak_locked(const struct hak_heap *heap, unsigned cls)
 {
-    const struct hak_slab *s = hak_heap_pick_locked(heap, cls);
-    return s != NULL ? bins_is_fresh(s) : hak_load_relaxed(&heap->inbox) == NULL;
+    const struct hak_heap *home = hak_home(heap);
+    const struct hak_slab *s = hak_heap_pick_locked(home, cls);
+    return s != NULL ? bins_is_fresh(s) : hak_load_relaxed(&home->inbox) == NULL;
 }
 
-/* --- Many threads. Most of them want few blocks of a class, and each would touch a page for those.
- * So with many heaps a thread's first batches of a class, small ones, are from slabs that all
- * threads share, the shared heap's, and return there as another thread's blocks do. What a batch
- * has too much of lies between other threads' blocks, so a class costs a thread little, and it
- * begins with more of them: see registry_new_heap_locked. --- */
+/* --- Many threads. Most of them want few blocks of a class: a guest's first batches of one are
+ * small. (What is left of a home's page is there for its other guests.) --- */
 
-#define SHARED_REFILLS 12u
-#define SHARED_BYTES 512u /* a batch, and a block at most */
-_Static_assert(SHARED_REFILLS < BIN_BEGINNING, "begun counts so far");
+#define FEW_REFILLS 12u
+#define FEW_BYTES 512u /* a batch */
+_Static_assert(FEW_REFILLS < BIN_BEGINNING, "begun counts so far");
 
-static bool bins_may_share_locked(const struct hak_heap *heap, unsigned cls)
+/* The refills of a class with which a thread begins: the bin may be as large as a thread before has
+ * made it. */
+static unsigned bins_first_blocks(const struct hak_heap *heap, unsigned cls, unsigned begun)
 {
-    return hak_cache_has_many_heaps() && heap->classes[cls].begun <= SHARED_REFILLS &&
-           hak_class(cls)->size_bytes <= SHARED_BYTES &&
-           hak_load_relaxed(&heap->group) == HAK_GROUP_SHORT &&
-           hak_heap_pick_locked(heap, cls) == NULL;
-}
-
-static unsigned bins_take_shared_locked(unsigned cls, void **out, unsigned most, bool *zero)
-{
-    struct hak_heap *shared = hak_orphans;
-    if (!hak_heap_lock_whole(shared))
-        return 0;
-    most = (unsigned)hak_min(most, SHARED_BYTES / hak_class(cls)->size_bytes);
-    unsigned got = hak_shared_take_locked(cls, out, most, zero);
-    hak_unlock(&shared->lock);
-    return got;
+    if (begun < FEW_REFILLS && hak_home(heap) != heap)
+        return (unsigned)hak_max(FEW_BYTES / hak_class(cls)->size_bytes, 1);
+    return BIN_FIRST_BLOCKS << begun;
 }
 
 /* Fills an empty bin; returns how many blocks it got. Sparing: with as little memory that nobody
@@ -207,17 +196,15 @@ static unsigned bins_take_shared_locked(unsigned cls, void **out, unsigned most,
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool sparing, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    struct hak_heap *home = hak_home(heap);
     unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
-    if (ch->begun < BIN_BEGINNING) /* the bin may be as large as a thread before has made it */
-        want = (unsigned)hak_min(want, BIN_FIRST_BLOCKS << ch->begun++);
+    if (ch->begun < BIN_BEGINNING)
+        want = (unsigned)hak_min(want, bins_first_blocks(heap, cls, ch->begun++));
     void **out = ch->stack + want + 1;
     unsigned got = 0;
-    if (HAK_UNLIKELY(bins_may_share_locked(heap, cls)))
-        got = bins_take_shared_locked(cls, out, want, zero);
-    unsigned slabs = got == 0 ? REFILL_MAX_SLABS : 0;
-    for (unsigned i = 0; i < slabs && got * 2 < want; i++) {
+    for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
         struct hak_slab *s =
-            got == 0 ? hak_heap_find_slab_locked(heap, cls) : hak_heap_pick_locked(heap, cls);
+            got == 0 ? hak_heap_find_slab_locked(home, cls) : hak_heap_pick_locked(home, cls);
         if (s == NULL || (sparing && got != 0 && bins_is_fresh(s)))
             break;
         unsigned most = want - got;
@@ -227,11 +214,11 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
         unsigned carved = hak_load_relaxed(&s->carved);
         if (HAK_UNLIKELY(s->purged_free_blocks != 0))
             hak_heap_regret_purge(s);
-        unsigned n = hak_heap_take_locked(heap, s, out - got, most, &fresh_zero);
+        unsigned n = hak_heap_take_locked(home, s, out - got, most, &fresh_zero);
         if (got == 0)
             *zero = fresh_zero;
         got += n;
-        hak_heap_settle_locked(heap, s);
+        hak_heap_settle_locked(home, s);
         if (hak_load_relaxed(&s->carved) != carved) { /* fresh memory: a page at a time */
             hak_heap_carved_locked(heap, cls);
             break;
@@ -259,11 +246,12 @@ unsigned hak_cache_bin_capacity(unsigned cls)
 {
     unsigned most = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        if (!hak_heap_try_lock_whole(h))
+        struct hak_heap *home = hak_heap_try_lock_home(h);
+        if (home == NULL)
             continue;
         if (h->classes[cls].stack != NULL)
             most = (unsigned)hak_max(most, h->classes[cls].capacity);
-        hak_unlock(&h->lock);
+        hak_unlock(&home->lock);
     }
     return most;
 }
@@ -296,7 +284,7 @@ static void bins_rest_locked(struct hak_heap *heap)
 
 static bool bins_collect_is_due(const struct hak_heap *heap)
 {
-    return hak_load_relaxed(&heap->inbox_messages) >= COLLECT_MESSAGES ||
+    return hak_load_relaxed(&hak_home(heap)->inbox_messages) >= COLLECT_MESSAGES ||
            hak_load_relaxed(&heap->stats.refills) % COLLECT_REFILLS == 0;
 }
 
@@ -313,7 +301,7 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
             hak_class(next)->size_bytes * 2 > hak_class(cls)->size_bytes * 3)
             return NULL;
         bool unused;
-        const struct hak_slab *s = hak_heap_pick_locked(heap, next);
+        const struct hak_slab *s = hak_heap_pick_locked(hak_home(heap), next);
         if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 && s != NULL &&
             !bins_is_fresh(s))
             (void)bins_fill_locked(heap, next, true, &unused);
@@ -338,7 +326,9 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
         return hak_cache_pop(&heap->front, cls * 2u);
     hak_registry_bury();
-    hak_lock(&heap->lock);
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
+    home->home_refills++;
     if (ch->stack == NULL)
         bins_begin(heap, cls);
     else if (ch->overflowed &&
@@ -359,16 +349,16 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (blocks == 0 && borrows && ch->volume < SPARING_REFILLS)
         p = bins_try_borrow_locked(heap, cls);
     if (blocks == 0 && p == NULL) {
-        if (HAK_UNLIKELY(hak_registry_has_kept()) && hak_heap_pick_locked(heap, cls) == NULL) {
-            hak_unlock(&heap->lock);
+        if (HAK_UNLIKELY(hak_registry_has_kept()) && hak_heap_pick_locked(home, cls) == NULL) {
+            hak_unlock(&home->lock);
             hak_registry_give_kept();
-            hak_lock(&heap->lock);
+            hak_lock(&home->lock);
         }
         blocks = bins_fill_locked(heap, cls, borrows, zero);
     }
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
     return p != NULL ? p : hak_cache_pop(&heap->front, cls * 2u);
 }
 
@@ -396,6 +386,7 @@ static bool bins_return_foreign(struct hak_heap *heap, unsigned cls, void *p)
 static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    struct hak_heap *home = hak_home(heap);
     const struct hak_class c = *hak_class(cls); /* a copy: no store below changes it */
     uint32_t entry = heap->front.tag | cls * 2;
     void **end = ch->stack + 1 + count;
@@ -417,7 +408,7 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
             continue;
         }
         struct hak_slab *s = hak_slab_record_in(meta, slot & slab_slots);
-        at += hak_heap_put_locked(heap, s, &c, slab_mask, at, end);
+        at += hak_heap_put_locked(home, s, &c, slab_mask, at, end);
     }
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
     memmove(kept + 1, end, (size_t)(top + 1 - end) * sizeof(void *));
@@ -434,7 +425,7 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
 static void bins_retreat_locked(struct hak_heap *heap)
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
-        heap->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        hak_home(heap)->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
         if (heap->classes[cls].stack != NULL && hak_bin_blocks(heap, cls) == 0)
             bins_shrink(heap, cls);
     }
@@ -442,17 +433,19 @@ static void bins_retreat_locked(struct hak_heap *heap)
 
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
-    heap->free_bytes += bins_drain_locked(heap, cls, count);
-    if (HAK_LIKELY(!hak_heap_is_emptying_locked(heap)))
+    struct hak_heap *home = hak_home(heap);
+    home->free_bytes += bins_drain_locked(heap, cls, count);
+    if (HAK_LIKELY(!hak_heap_is_emptying_locked(home)))
         return;
     bins_retreat_locked(heap);
-    hak_heap_freed_locked(heap, 0);
+    hak_heap_freed_locked(home, 0);
 }
 
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
-    hak_lock(&heap->lock);
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
     if (ch->stack == NULL) {
         bins_begin(heap, cls);
     } else {
@@ -461,7 +454,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         ch->volume = 0;
         hak_count_owner(&heap->stats.drains, 1u);
     }
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
     if (HAK_UNLIKELY(!hak_cache_push(&heap->front, cls * 2u, p)))
         hak_cache_free_direct(cls, p);
 }
@@ -473,25 +466,26 @@ static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
     void *p;
     while (HAK_UNLIKELY(hak_bin_blocks(heap, cls) != 0) &&
            (p = hak_cache_pop(&heap->front, cls * 2u)) != NULL) {
-        hak_unlock(&heap->lock);
+        hak_unlock(&hak_home(heap)->lock);
         hak_cache_free_direct(cls, p);
-        hak_lock(&heap->lock);
+        hak_lock(&hak_home(heap)->lock);
     }
 }
 
 void hak_cache_flush(struct hak_heap *heap)
 {
-    hak_lock(&heap->lock);
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         bins_empty_locked(heap, cls);
         if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
             bins_empty_locked(heap, cls);
     }
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
     hak_outbox_flush(heap); /* what was in bins, of slabs that were taken over, too */
-    hak_lock(&heap->lock);
-    hak_heap_collect_locked(heap);
-    hak_unlock(&heap->lock);
+    hak_lock(&home->lock);
+    hak_heap_collect_locked(home);
+    hak_unlock(&home->lock);
 }
 
 void hak_cache_flush_groups(struct hak_heap *heap)

@@ -34,10 +34,15 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 #define HAK_STACK_ARENA_BYTES 7808u
 #define HAK_FEW_STACKS_BYTES 1024u
 
+/* Beyond so many threads, whatever the settings, all share others' slabs. */
+#define HAK_HOMES_MOST 128u
+
 /* What a policy may turn; see struct hak_pool_knobs. */
 struct hak_cache_knobs {
     _Atomic(uint64_t) spare_bytes;  /* of free blocks in a heap's slabs: see purge.c */
     _Atomic(uint64_t) idle_ticks;   /* a slab is idle if nothing has changed in it for so long */
+    _Atomic(uint32_t) homes;        /* heaps that have slabs of their own, HAK_HOMES_MOST at most;
+                                     * 0: by the number of processors. See homes.c */
     _Atomic(uint64_t) refine_slots; /* in a class, from which on the fine one below it is used */
     _Atomic(uint16_t) bin_blocks[HAK_CLASSES]; /* a class's first bin of more than the smallest
                                                 * capacity; 0: it grows as it is used */
@@ -63,7 +68,7 @@ struct hak_front {
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
-    uint32_t tag; /* as in map entries: number << HAK_TAG_SHIFT; constant */
+    uint32_t tag; /* the home's, as in map entries: number << HAK_TAG_SHIFT */
     /* This thread's own: see place.c. Written under the heap's lock, by others too; what malloc
      * looks at may be closed, the true one is not. */
     _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
@@ -150,15 +155,25 @@ struct hak_heap {
     struct hak_lock lock;
     _Atomic(struct hak_message *) inbox; /* any thread pushes, whoever holds the lock takes all */
     _Atomic(uint32_t) inbox_messages;    /* in it, about: tells others when to collect */
-    struct hak_heap *next_heap;          /* all heaps; constant once in the list */
-    struct hak_heap *next_free;          /* under the registry's lock */
-    struct hak_heap *looked_at;          /* the last in which a slab to take over was looked for */
-    _Atomic(uintptr_t) thread;           /* whose it is, hak_os_this_thread(); 0: nobody's */
-    bool dead;                           /* its thread stayed behind in the parent of a fork */
-    _Atomic(bool) lost; /* half changed when the process forked: left alone for good */
+    /* Owns the slabs that the thread's blocks are from: the heap itself or, among many threads,
+     * another heap, whose lock then takes the place of this one's: see threads.c. Changes under
+     * both locks. */
+    _Atomic(struct hak_heap *) home;
+    uint32_t tag;               /* the heap's own number; front.tag is the home's */
+    unsigned guests;            /* heaps of which this is the home; these three under the
+                                   registry's lock */
+    bool is_home, vacant;       /* has slabs; waits for a thread, as it has guests */
+    uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
+    struct hak_heap *next_heap; /* all heaps; constant once in the list */
+    struct hak_heap *next_free; /* under the registry's lock */
+    struct hak_heap *looked_at; /* the last in which a slab to take over was looked for */
+    _Atomic(uintptr_t) thread;  /* whose it is, hak_os_this_thread(); 0: nobody's */
+    bool dead;                  /* its thread stayed behind in the parent of a fork */
+    _Atomic(bool) lost;         /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
-    _Atomic(uint8_t) group;  /* HAK_GROUP_SHORT for the heap of a thread itself */
-    uint32_t looked_refills; /* of stats, when somebody last looked for a slab to take over here */
+    _Atomic(uint8_t) group; /* HAK_GROUP_SHORT for the heap of a thread itself */
+    uint32_t
+        looked_refills; /* home_refills when somebody last looked for a slab to take over here */
     /* The thread's heaps for the other groups, NULL until one is asked for; owner. Blocks come from
      * them; to their own thread's frees they are another heap's, as they are rare. */
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
@@ -182,7 +197,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[208];
+    char apart[184];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

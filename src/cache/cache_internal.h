@@ -10,21 +10,14 @@ struct hak_registry {
     struct hak_lock lock;
     _Atomic(struct hak_heap *) all;
     _Atomic(struct hak_heap *) free;
-    _Atomic(struct hak_heap *) kept; /* newest first */
-    _Atomic(uint32_t) last_tag;      /* so many heaps there are */
-    _Atomic(unsigned) dead;          /* heaps whose threads a fork left behind */
-    char *few_stacks;                /* of the next heaps among many, so many bytes */
+    _Atomic(struct hak_heap *) kept;   /* newest first */
+    _Atomic(struct hak_heap *) vacant; /* homes: see homes.c */
+    _Atomic(uint32_t) last_tag;        /* so many heaps there are */
+    _Atomic(unsigned) dead;            /* heaps whose threads a fork left behind */
+    char *few_stacks;                  /* of the next guests, so many bytes */
     size_t few_left_bytes;
 };
 extern HAK_HIDDEN struct hak_registry hak_registry;
-
-/* There are or were so many threads at once that most of them want little: see bins.c. */
-#define HAK_MANY_HEAPS 32u
-
-static inline bool hak_cache_has_many_heaps(void)
-{
-    return hak_load_relaxed(&hak_registry.last_tag) >= HAK_MANY_HEAPS;
-}
 
 /* The list for a slab: by the share of its blocks that it could give. */
 static inline unsigned hak_heap_list_for(const struct hak_slab *s)
@@ -73,6 +66,36 @@ static inline bool hak_heap_lock_whole(struct hak_heap *heap)
 static inline bool hak_heap_try_lock_whole(struct hak_heap *heap)
 {
     return !hak_load_relaxed(&heap->lost) && hak_try_lock(&heap->lock);
+}
+
+static inline struct hak_heap *hak_home(const struct hak_heap *heap)
+{
+    return hak_load_relaxed(&heap->home);
+}
+
+/* The lock that guards the heap's bins and its choice of classes: its home's, which is returned;
+ * NULL: what that guards is beyond repair. The home may change until the lock is held. */
+static inline struct hak_heap *hak_heap_lock_home(struct hak_heap *heap)
+{
+    for (;;) {
+        struct hak_heap *home = hak_home(heap);
+        if (!hak_heap_lock_whole(home))
+            return NULL;
+        if (hak_home(heap) == home)
+            return home;
+        hak_unlock(&home->lock);
+    }
+}
+
+static inline struct hak_heap *hak_heap_try_lock_home(struct hak_heap *heap)
+{
+    struct hak_heap *home = hak_home(heap);
+    if (!hak_heap_try_lock_whole(home))
+        return NULL;
+    if (hak_home(heap) == home)
+        return home;
+    hak_unlock(&home->lock);
+    return NULL;
 }
 
 /* Moves a slab to the list that fits its room, or releases it when no block is in use. */
@@ -175,13 +198,26 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
 /* The bin of a class, which is empty, may become larger: as if much was allocated in a row. */
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls);
 
+/* Sizes that are still in classes of powers of two go to those of a quarter of a doubling. */
+void hak_heap_place_quarters_locked(struct hak_heap *heap);
 /* The class has taken fresh memory. */
 void hak_heap_carved_locked(struct hak_heap *heap, unsigned cls);
 /* Brings what malloc looks at in line with the true kinds and the watched classes. */
 void hak_heap_show_kinds_locked(struct hak_heap *heap);
 
-/* Moves all slabs of a heap whose thread is gone to the shared heap of its group. */
-void hak_heap_abandon(struct hak_heap *heap);
+/* A thread starts with the heap: makes it a home, or says whose guest it shall be
+ * (hak_homes_move_in). The registry's lock is held. */
+struct hak_heap *hak_homes_find_locked(struct hak_heap *heap);
+/* The heap has no slabs and its bins are empty. The caller holds no lock; as below. */
+void hak_homes_move_in(struct hak_heap *heap, struct hak_heap *home);
+/* The heap, whose bins are empty, is nobody's guest any more. Returns the home if there is nobody
+ * left: its slabs are to be given away. */
+struct hak_heap *hak_homes_leave(struct hak_heap *heap);
+/* The heap's thread has ended. False: it has guests, and waits as it is for the next thread. The
+ * registry's lock is held. */
+bool hak_homes_try_close_locked(struct hak_heap *heap);
+void hak_homes_fork_child(void);
+
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */
 void hak_registry_bury(void);
 
@@ -194,10 +230,6 @@ static inline bool hak_registry_has_kept(void)
 
 /* Abandons all of them. The caller holds no lock. */
 void hak_registry_give_kept(void);
-
-/* hak_heap_take_locked for the shared heap, whose lock is held, from a slab that it has or gets; 0:
- * there is no memory. */
-unsigned hak_shared_take_locked(unsigned cls, void **out, unsigned most, bool *zero);
 
 static inline unsigned hak_bin_blocks(struct hak_heap *heap, unsigned cls)
 {

@@ -9,8 +9,8 @@
  * powers of two, as most threads use little. When it has taken fresh memory for one of them a few
  * times, the sizes get the classes of a quarter; and when nearly all that is asked of one of those
  * would fit into an eighth less, these sizes get a class of their own, as in programs with many
- * objects of one size. With many threads a new one begins with the classes of a quarter: its first
- * batches are from slabs that all threads share (bins.c, "Many threads").
+ * objects of one size. A guest (homes.c) begins with the classes of a quarter: of a class in use it
+ * has a few blocks in a bin, and no page.
  */
 #include "cache/cache_internal.h"
 
@@ -33,6 +33,14 @@ void hak_heap_carved_locked(struct hak_heap *heap, unsigned cls)
         place_move_locked(heap, cls, hak_tables.coarse_kind, hak_tables.tiny_kind);
 }
 
+void hak_heap_place_quarters_locked(struct hak_heap *heap)
+{
+    for (size_t i = 0; i < HAK_TINY_KINDS; i++)
+        if (hak_load_relaxed(&heap->front.tiny_true[i]) == hak_tables.coarse_kind[i])
+            hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.tiny_kind[i]);
+    hak_heap_show_kinds_locked(heap);
+}
+
 /* With more than three of four it goes up, with one of two it hardly ever comes so far: one time in
  * 300 million that it has begun. */
 #define NARROW_WANTS 32u
@@ -48,8 +56,9 @@ void hak_cache_note_size(struct hak_heap *heap, unsigned cls, size_t size_bytes)
         *wants = (uint8_t)(*wants - hak_min(*wants, NARROW_AGAINST));
     } else if (++*wants == NARROW_WANTS) {
         *wants = 0;
-        hak_lock(&heap->lock);
+        struct hak_heap *home = hak_home(heap);
+        hak_lock(&home->lock);
         place_move_locked(heap, cls, hak_tables.tiny_kind, hak_tables.narrow_kind);
-        hak_unlock(&heap->lock);
+        hak_unlock(&home->lock);
     }
 }

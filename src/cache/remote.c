@@ -85,7 +85,8 @@ void hak_inbox_forward_any(struct hak_heap *heap)
  * A block whose neighbour in the message is of another slab costs some hundred instructions, a push
  * to the owner's bin ten. Those that lie side by side cost little either way, and return to their
  * slab, so that they are handed out in order again. */
-static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message *m, bool to_bins)
+static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message *m,
+                                      struct hak_heap *to_bins)
 {
     void **end = m->blocks + HAK_MESSAGE_BLOCKS;
     unsigned others = 0;
@@ -95,19 +96,19 @@ static unsigned remote_collect_locked(struct hak_heap *heap, struct hak_message 
         size_t slot = hak_slot_of(*at);
         uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
         uint32_t kind = entry & HAK_KIND_MASK;
-        if (HAK_UNLIKELY((entry ^ kind) != heap->front.tag)) {
+        if (HAK_UNLIKELY((entry ^ kind) != heap->tag)) {
             m->blocks[others++] = *at++;
             continue;
         }
         const struct hak_class *c = hak_class(kind / 2);
         uintptr_t slab_mask = ~(uintptr_t)c->offset_mask;
-        if (to_bins && !hak_heap_is_streak(at, end, slab_mask)) {
+        if (to_bins != NULL && !hak_heap_is_streak(at, end, slab_mask)) {
             hak_block_checked_index(kind / 2, *at);
-            if (HAK_LIKELY(hak_cache_push(&heap->front, kind, *at))) {
+            if (HAK_LIKELY(hak_cache_push(&to_bins->front, kind, *at))) {
                 at++, collected++;
                 continue;
             }
-            struct hak_class_heap *ch = &heap->classes[kind / 2];
+            struct hak_class_heap *ch = &to_bins->classes[kind / 2];
             ch->overflowed |= (size_t)ch->capacity * c->size_bytes < BIN_GROWS_TO_BYTES;
         }
         struct hak_slab *s = hak_slab_of_slot(slot, c);
@@ -168,7 +169,7 @@ static void remote_prefetch(const struct hak_message *m)
         __builtin_prefetch((const char *)m + at);
 }
 
-static void inbox_collect_locked(struct hak_heap *heap, bool to_bins)
+static void inbox_collect_locked(struct hak_heap *heap, struct hak_heap *to_bins)
 {
     if (hak_load_relaxed(&heap->inbox) == NULL)
         return;
@@ -187,12 +188,12 @@ static void inbox_collect_locked(struct hak_heap *heap, bool to_bins)
 
 void hak_heap_collect_locked(struct hak_heap *heap)
 {
-    inbox_collect_locked(heap, false);
+    inbox_collect_locked(heap, NULL);
 }
 
 void hak_heap_collect_owner_locked(struct hak_heap *heap)
 {
-    inbox_collect_locked(heap, true);
+    inbox_collect_locked(hak_home(heap), heap);
 }
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)
@@ -276,8 +277,7 @@ bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p)
  * is free there is its own to use. (Eight threads that inherit 10,000 blocks each: 0.85 of the time
  * and 0.93 of the memory.) Not slabs of a class of which it has allocated nothing itself, nor when
  * a share of what it has is free already: a thread that gathers what others leave behind would
- * keep from the next ones what they could use. And not with many threads, whose small batches are
- * from slabs of all. */
+ * keep from the next ones what they could use. */
 #define ADOPTING_SHARE 4u
 
 static bool outbox_may_adopt_locked(const struct hak_heap *heap)
@@ -287,19 +287,19 @@ static bool outbox_may_adopt_locked(const struct hak_heap *heap)
 
 static HAK_COLD void outbox_adopt(struct hak_heap *heap, const struct hak_outbox *o)
 {
-    struct hak_heap *orphans = hak_orphans;
-    hak_lock(&heap->lock);
-    if (outbox_may_adopt_locked(heap) && hak_heap_try_lock_whole(orphans)) {
-        for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS && outbox_may_adopt_locked(heap); i++) {
+    struct hak_heap *orphans = hak_orphans, *home = hak_home(heap);
+    hak_lock(&home->lock);
+    if (outbox_may_adopt_locked(home) && hak_heap_try_lock_whole(orphans)) {
+        for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS && outbox_may_adopt_locked(home); i++) {
             size_t slot = hak_slot_of(o->message->blocks[i]);
             uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
             unsigned cls = (entry & HAK_KIND_MASK) / 2;
             if (entry >> HAK_TAG_SHIFT == o->tag && heap->classes[cls].begun != 0)
-                hak_heap_adopt_locked(heap, orphans, hak_slab_of_slot(slot, hak_class(cls)));
+                hak_heap_adopt_locked(home, orphans, hak_slab_of_slot(slot, hak_class(cls)));
         }
         hak_unlock(&orphans->lock);
     }
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
 }
 
 /* There is no room for p in a message that waits, or so much waits that all of it is sent. */
@@ -308,8 +308,7 @@ void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
     unsigned cls = (entry & HAK_KIND_MASK) / 2;
     hak_block_checked_index(cls, p);
     const struct hak_outbox *o = hak_outbox_of(heap, entry);
-    if (HAK_UNLIKELY(o->tag == hak_orphans->front.tag >> HAK_TAG_SHIFT) &&
-        !hak_cache_has_many_heaps())
+    if (HAK_UNLIKELY(o->tag == hak_orphans->tag >> HAK_TAG_SHIFT))
         outbox_adopt(heap, o);
     if (HAK_UNLIKELY(!hak_outbox_try_add(heap, entry, p)))
         hak_cache_free_direct(cls, p);

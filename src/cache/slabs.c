@@ -45,7 +45,7 @@ static void slabs_set_map(struct hak_slab *s, uint32_t entry)
 
 void hak_heap_own_locked(struct hak_heap *heap, struct hak_slab *s)
 {
-    slabs_set_map(s, heap->front.tag | (uint32_t)s->cls * 2u);
+    slabs_set_map(s, heap->tag | (uint32_t)s->cls * 2u);
     /* ORDER: [slab-owner] the heap is whole; and this is before the inbox of the former owner is
      * taken for the last time: see remote_send_any */
     hak_store_release(&s->owner, heap);
@@ -119,7 +119,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
  * only be late, a quarter of one that has not refilled anything since somebody looked last. */
 static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, unsigned cls)
 {
-    uint32_t refills = (uint32_t)hak_load_relaxed(&sleeper->stats.refills);
+    uint32_t refills = sleeper->home_refills;
     bool sleeps = sleeper->looked_refills == refills;
     unsigned share = sleeps ? 4 : 2;
     unsigned last = sleeps ? HAK_LIST_FULL - 2 : HAK_LIST_FULL - 1; /* with that share */

@@ -19,7 +19,8 @@
 
 #define TAG_MAX 0xFFFFF0u
 #define KEPT_HEAPS 4u
-#define KEPT_MOST_BYTES ((size_t)2 << 20) /* of slabs, each */
+#define KEPT_MOST_BYTES ((size_t)2 << 20)       /* of slabs, each */
+#define KEPT_MOST_BIN_BYTES ((size_t)256 << 10) /* of a guest */
 
 static void *no_blocks[1];
 
@@ -40,21 +41,6 @@ _Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
 
 struct hak_registry hak_registry;
 
-/* A quarter of a page. NULL: there is no memory for it. */
-static char *registry_few_stacks_locked(void)
-{
-    struct hak_registry *r = &hak_registry;
-    if (r->few_left_bytes == 0) {
-        char *page = hak_meta_alloc(HAK_PAGE_BYTES);
-        if (page == NULL)
-            return NULL;
-        r->few_stacks = page;
-        r->few_left_bytes = HAK_PAGE_BYTES;
-    }
-    r->few_left_bytes -= HAK_FEW_STACKS_BYTES;
-    return r->few_stacks + r->few_left_bytes;
-}
-
 static struct hak_heap *registry_new_heap_locked(void)
 {
     uint32_t tag = hak_load_relaxed(&hak_registry.last_tag) + 1;
@@ -66,14 +52,11 @@ static struct hak_heap *registry_new_heap_locked(void)
         return NULL;
     memset(heap, 0,
            fresh ? offsetof(struct hak_heap, classes) : offsetof(struct hak_heap, stack_arena));
-    heap->front.tag = tag << HAK_TAG_SHIFT;
+    heap->tag = heap->front.tag = tag << HAK_TAG_SHIFT;
+    hak_store_relaxed(&heap->home, heap);
     hak_store_relaxed(&hak_registry.last_tag, tag);
-    bool many = hak_cache_has_many_heaps(); /* see bins.c, "Many threads"; for kinds place.c */
-    const uint8_t *kinds = many ? hak_tables.tiny_kind : hak_tables.coarse_kind;
-    if (many)
-        heap->few_stacks = registry_few_stacks_locked();
     for (size_t i = 0; i < HAK_TINY_KINDS; i++)
-        hak_store_relaxed(&heap->front.tiny_true[i], kinds[i]);
+        hak_store_relaxed(&heap->front.tiny_true[i], hak_tables.coarse_kind[i]);
     hak_heap_show_kinds_locked(heap); /* nobody else knows the heap */
     for (unsigned cls = 0; cls < HAK_BINS; cls++)
         heap->front.bins[cls] = (struct hak_bin)BIN_CLOSED;
@@ -123,10 +106,11 @@ void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes)
     watch_close();
     hak_unlock(&hak_registry.lock);
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        if (!hak_heap_lock_whole(h))
+        struct hak_heap *home = hak_heap_lock_home(h);
+        if (home == NULL)
             continue;
         hak_heap_show_kinds_locked(h);
-        hak_unlock(&h->lock);
+        hak_unlock(&home->lock);
     }
 }
 
@@ -169,28 +153,36 @@ static struct hak_heap *registry_take_locked(_Atomic(struct hak_heap *) *list, b
 
 static struct hak_heap *registry_take_heap(enum hak_group group)
 {
+    bool alone = group != HAK_GROUP_SHORT;
+    struct hak_heap *home = NULL;
     hak_lock(&hak_registry.lock);
-    struct hak_heap *heap = NULL;
-    if (group == HAK_GROUP_SHORT)
-        heap = registry_take_locked(&hak_registry.kept, false);
+    struct hak_heap *heap = alone ? NULL : registry_take_locked(&hak_registry.kept, false);
+    if (heap == NULL && !alone)
+        heap = registry_take_locked(&hak_registry.vacant, false);
     if (heap == NULL)
         heap = registry_take_locked(&hak_registry.free, false);
     if (heap == NULL)
         heap = registry_new_heap_locked();
-    if (heap != NULL)
+    if (heap != NULL) {
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
+        if (!alone)
+            home = hak_homes_find_locked(heap);
+    }
     hak_unlock(&hak_registry.lock);
     if (heap == NULL)
         return NULL;
+    if (home != NULL)
+        hak_homes_move_in(heap, home);
     hak_cache_refresh(heap);
     heap->end_rounds = 0;
     hak_store_relaxed(&heap->group, (uint8_t)group);
     heap->unwatched_bytes = 0;
     if (heap->front.meter != NULL)
         memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
-    if (hak_heap_lock_whole(heap)) { /* a fork may have come between a change and this heap */
+    home = hak_heap_lock_home(heap);
+    if (home != NULL) { /* a fork may have come between a change and this heap */
         hak_heap_show_kinds_locked(heap);
-        hak_unlock(&heap->lock);
+        hak_unlock(&home->lock);
     }
     return heap;
 }
@@ -255,29 +247,52 @@ static struct hak_heap *threads_orphans_for(const struct hak_heap *heap)
     return orphans != NULL ? orphans : hak_orphans;
 }
 
-void hak_heap_abandon(struct hak_heap *heap)
+/* To the shared heap of the group. */
+static void threads_give_slabs(struct hak_heap *heap)
 {
-    hak_cache_flush(heap);
     struct hak_heap *orphans = threads_orphans_for(heap);
     hak_lock(&heap->lock);
     hak_lock(&orphans->lock);
     threads_move_slabs_locked(heap, orphans);
     hak_unlock(&orphans->lock);
-    threads_begin_anew_locked(heap);
-    hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&heap->lock);
     hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
     hak_cache_collect_orphans();
 }
 
+static void registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap)
+{
+    hak_store_relaxed(&heap->thread, (uintptr_t)0);
+    heap->next_free = hak_load_relaxed(list);
+    hak_store_relaxed(list, heap);
+}
+
+static void registry_free_heap(struct hak_heap *heap)
+{
+    threads_give_slabs(heap);
+    hak_lock(&hak_registry.lock);
+    registry_put_locked(&hak_registry.free, heap);
+    hak_unlock(&hak_registry.lock);
+}
+
 static void registry_give_heap(struct hak_heap *heap)
 {
-    hak_heap_abandon(heap);
+    hak_cache_flush(heap);
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
+    threads_begin_anew_locked(heap);
+    hak_heap_free_messages_owner_locked(heap);
+    hak_unlock(&home->lock);
+    home = hak_homes_leave(heap);
     hak_lock(&hak_registry.lock);
-    hak_store_relaxed(&heap->thread, (uintptr_t)0);
-    heap->next_free = hak_load_relaxed(&hak_registry.free);
-    hak_store_relaxed(&hak_registry.free, heap);
+    bool closed = hak_homes_try_close_locked(heap);
+    if (!closed)
+        registry_put_locked(&hak_registry.vacant, heap);
     hak_unlock(&hak_registry.lock);
+    if (closed)
+        registry_free_heap(heap);
+    if (home != NULL)
+        registry_free_heap(home);
 }
 
 static void registry_give_oldest_kept(void)
@@ -297,14 +312,24 @@ void hak_registry_give_kept(void)
         registry_give_oldest_kept();
 }
 
+static size_t threads_bin_bytes(struct hak_heap *heap)
+{
+    size_t bytes = 0;
+    for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++)
+        bytes += hak_bin_blocks(heap, cls) * (size_t)hak_class(cls)->size_bytes;
+    return bytes;
+}
+
 /* What a heap that is kept may hold: little, as its bins may pin a slab with each block. */
 static bool threads_try_begin_anew(struct hak_heap *heap)
 {
-    hak_lock(&heap->lock);
-    bool is_small = heap->slab_bytes <= KEPT_MOST_BYTES;
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
+    bool is_small = home->slab_bytes <= KEPT_MOST_BYTES ||
+                    (home != heap && threads_bin_bytes(heap) <= KEPT_MOST_BIN_BYTES);
     if (is_small)
         threads_begin_anew_locked(heap);
-    hak_unlock(&heap->lock);
+    hak_unlock(&home->lock);
     return is_small;
 }
 
@@ -313,11 +338,9 @@ static void registry_keep_heap(struct hak_heap *heap)
     unsigned kept = 1;
     hak_outbox_flush(heap);
     hak_lock(&hak_registry.lock);
-    hak_store_relaxed(&heap->thread, (uintptr_t)0);
-    heap->next_free = hak_load_relaxed(&hak_registry.kept);
+    registry_put_locked(&hak_registry.kept, heap);
     for (const struct hak_heap *h = heap->next_free; h != NULL; h = h->next_free)
         kept++;
-    hak_store_relaxed(&hak_registry.kept, heap);
     hak_unlock(&hak_registry.lock);
     if (kept > KEPT_HEAPS)
         registry_give_oldest_kept();
@@ -399,31 +422,25 @@ void hak_registry_bury(void)
     }
 }
 
-unsigned hak_shared_take_locked(unsigned cls, void **out, unsigned most, bool *zero)
-{
-    unsigned got = 0;
-    hak_heap_collect_locked(hak_orphans);
-    struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
-    if (s != NULL) {
-        got = hak_heap_take_locked(hak_orphans, s, out, most, zero);
-        hak_heap_settle_locked(hak_orphans, s);
-    }
-    return got;
-}
-
 void *hak_cache_shared_alloc(unsigned cls, bool *zero)
 {
     void *out[1] = {NULL};
     hak_registry_bury();
     hak_lock(&hak_orphans->lock);
-    hak_shared_take_locked(cls, out + 1, 1, zero);
+    hak_heap_collect_locked(hak_orphans);
+    struct hak_slab *s = hak_heap_find_slab_locked(hak_orphans, cls);
+    if (s != NULL) {
+        hak_heap_take_locked(hak_orphans, s, out + 1, 1, zero);
+        hak_heap_settle_locked(hak_orphans, s);
+    }
     hak_unlock(&hak_orphans->lock);
     return out[0];
 }
 
 /* --- what is in use --- */
 
-static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usage *u)
+static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usage *u,
+                                     size_t class_bin_blocks[HAK_CLASSES])
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         size_t size = hak_class(cls)->size_bytes;
@@ -437,26 +454,31 @@ static void threads_add_usage_locked(struct hak_heap *heap, struct hak_cache_usa
                 u->slab_bytes += hak_class(cls)->slots * HAK_SLOT_BYTES;
             }
         }
-        used -= hak_min(in_bin, used); /* the bin is read while its thread runs */
         u->bin_blocks += in_bin;
         u->bin_bytes += in_bin * size;
+        class_bin_blocks[cls] += in_bin;
         u->class_used_blocks[cls] += used;
-        u->used_blocks += used;
-        u->used_bytes += used * size;
     }
 }
 
 void hak_cache_usage(struct hak_cache_usage *out)
 {
+    size_t class_bin_blocks[HAK_CLASSES] = {0};
     memset(out, 0, sizeof *out);
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        if (!hak_heap_lock_whole(h))
+        struct hak_heap *home = hak_heap_lock_home(h);
+        if (home == NULL)
             continue;
-        threads_add_usage_locked(h, out);
-        hak_unlock(&h->lock);
+        threads_add_usage_locked(h, out, class_bin_blocks);
+        hak_unlock(&home->lock);
         out->heaps += hak_load_relaxed(&h->thread) != 0;
         hak_lock_add_counts(&h->lock, &out->heap_locks);
         hak_cache_add_counts(h, out);
+    }
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) { /* bins are read while their threads run */
+        out->class_used_blocks[cls] -= hak_min(class_bin_blocks[cls], out->class_used_blocks[cls]);
+        out->used_blocks += out->class_used_blocks[cls];
+        out->used_bytes += out->class_used_blocks[cls] * hak_class(cls)->size_bytes;
     }
     hak_lock_add_counts(&hak_registry.lock, &out->registry_lock);
 }
@@ -480,13 +502,17 @@ bool hak_cache_fork_child(struct hak_heap *mine)
     bool mine_is_lost = false;
     if (hak_lock_recover(&hak_registry.lock)) /* its lists change by single stores */
         hak_registry.few_left_bytes = 0;
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        if (hak_lock_recover(&h->lock))
+            hak_store_relaxed(&h->lost, true);
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        if (hak_lock_is_mine(&h->lock)) {
+        struct hak_heap *home = hak_home(h);
+        if (hak_lock_is_mine(&home->lock)) {
             mine_is_lost |= h == mine; /* a signal handler forked in the midst of it, and may want
                                         * memory before that goes on */
             continue;
         }
-        if (hak_lock_recover(&h->lock)) {
+        if (hak_load_relaxed(&home->lost)) { /* its guests' blocks with it */
             hak_store_relaxed(&h->lost, true);
             mine_is_lost |= h == mine; /* somebody was collecting for it */
         }
@@ -496,6 +522,7 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&hak_registry.dead, 1u);
     }
+    hak_homes_fork_child();
     fork_forget_group_heaps(mine);
     watch_close(); /* another thread may have been at it */
     if (mine != NULL)

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MISC_PROCESSORS_MOST 8192 /* with more the call is refused */
+
 uint64_t hak_os_now_ns(void)
 {
     /* The vDSO answers without a system call. clock_gettime sets errno only on failure, which these
@@ -28,6 +30,16 @@ void hak_os_usage(struct hak_os_usage *out)
     uint64_t us = (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
     out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000u + us * 1000;
     out->faults = (uint64_t)used.ru_minflt;
+}
+
+unsigned hak_os_processors(void)
+{
+    uint64_t set[MISC_PROCESSORS_MOST / 64] = {0};
+    long bytes = hak_syscall6(SYS_sched_getaffinity, 0, sizeof set, (long)set, 0, 0, 0);
+    unsigned processors = 0;
+    for (long i = 0; i < bytes / (long)sizeof *set; i++)
+        processors += (unsigned)__builtin_popcountll(set[i]);
+    return processors == 0 ? 1 : processors;
 }
 
 void hak_os_sleep_ns(uint64_t ns)

@@ -199,6 +199,8 @@ void hak_os_random_forget(void);
 
 /* --- the rest --- */
 
+/* That the process may run on; 1 at least. A system call. */
+unsigned hak_os_processors(void);
 void hak_os_sleep_ns(uint64_t ns);
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */
 uint64_t hak_os_random(void);

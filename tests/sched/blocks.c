@@ -184,7 +184,7 @@ static void verify_slab(const struct hak_heap *h, const struct hak_slab *s, unsi
     SCHED_CHECK(s->cls == cls, "a slab of class %u in a list of class %u", s->cls, cls);
     SCHED_CHECK(hak_load_relaxed(&s->owner) == h, "a slab in the list of another heap");
     SCHED_CHECK(hak_slab_used_blocks(s) != 0, "an empty slab is kept: a lost EMPTY");
-    SCHED_CHECK(hak_load_relaxed(hak_map_entry(hak_slab_slot(s))) == (h->front.tag | cls * 2u),
+    SCHED_CHECK(hak_load_relaxed(hak_map_entry(hak_slab_slot(s))) == (h->tag | cls * 2u),
                 "the map has another owner than the slab");
 }
 

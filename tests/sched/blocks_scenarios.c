@@ -453,6 +453,99 @@ static void takeover_run(unsigned who)
     hak_cache_flush(heap);
 }
 
+/* --- among many threads some are guests of another's slabs: heap 2 of heap 0's --- */
+
+static void homes_start(unsigned count)
+{
+    sim_os_set_processors(1);
+    blocks_start(count);
+}
+
+static void guests_setup(void)
+{
+    homes_start(3);
+    give(4, BIG);
+}
+
+static void guests_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    if (who == 1) {
+        struct hak_cache_usage usage;
+        blocks_free(heap, given[0]);
+        blocks_free(heap, given[1]);
+        hak_outbox_flush(heap);
+        hak_cache_usage(&usage);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+        return;
+    }
+    blocks_free(heap, given[2 + who / 2]);
+    hak_cache_flush(heap);
+    void *p = blocks_allocate(heap, BIG);
+    blocks_free(heap, blocks_allocate(heap, SMALL));
+    blocks_free(heap, p);
+    if (who == 2)
+        hak_cache_flush(heap);
+}
+
+/* --- a home's thread ends and so does its guest, and others begin meanwhile --- */
+
+static void homes_setup(void)
+{
+    homes_start(3);
+    give(4, BIG);
+}
+
+static void homes_run(unsigned who)
+{
+    if (who == 1) {
+        struct hak_heap *heap = blocks_enter(1);
+        blocks_free(heap, given[0]);
+        hak_outbox_flush(heap);
+        heap = blocks_begin(3);
+        blocks_free(heap, given[1]);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+        return;
+    }
+    struct hak_heap *heap = blocks_enter(who);
+    blocks_free(heap, given[2 + who / 2]);
+    if (who == 2)
+        blocks_free(heap, blocks_allocate(heap, BIG));
+    blocks_leave_for_good(who);
+    heap = blocks_begin(who);
+    blocks_free(heap, blocks_allocate(heap, BIG));
+}
+
+/* --- a guest comes and goes, while its home's thread works and another looks at all heaps --- */
+
+static void visits_setup(void)
+{
+    homes_start(2);
+    give(3, BIG);
+}
+
+static void visits_run(unsigned who)
+{
+    if (who == 0) {
+        struct hak_heap *heap = blocks_enter(0);
+        blocks_free(heap, given[0]);
+        hak_cache_flush(heap);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+    } else if (who == 1) {
+        struct hak_heap *heap = blocks_begin(2);
+        blocks_free(heap, given[1]);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+        blocks_leave_for_good(2);
+    } else {
+        struct hak_cache_usage usage;
+        struct hak_heap *heap = blocks_enter(1);
+        blocks_free(heap, given[2]);
+        hak_cache_usage(&usage);
+        hak_cache_watch(HAK_WATCHER_SITES, (struct hak_class_set){{0}});
+        hak_outbox_flush(heap);
+    }
+}
+
 const struct scenario blocks_scenarios[] = {
     {"blocks_freers", "two threads free the blocks of a third that runs", 3, freers_setup,
      freers_run, blocks_between, blocks_verify},
@@ -486,5 +579,11 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_takeover", "two threads take over a slab whose owner frees too", 3, takeover_setup,
      takeover_run, blocks_between, blocks_verify},
+    {"blocks_guests", "two threads share a heap's slabs, a third frees into them", 3, guests_setup,
+     guests_run, blocks_between, blocks_verify},
+    {"blocks_homes", "a home's thread and its guest end, another begins", 3, homes_setup, homes_run,
+     blocks_between, blocks_verify},
+    {"blocks_visits", "a guest comes and goes while another looks at all heaps", 3, visits_setup,
+     visits_run, blocks_between, blocks_verify},
     {NULL, NULL, 0, NULL, NULL, NULL, NULL},
 };

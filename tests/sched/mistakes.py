@@ -220,11 +220,11 @@ MISTAKES = (
         hak_inbox_forward_any(owner);
 """, ""),), "blocks_ends"),
     Mistake("collects_any_owner", "collecting takes blocks whose slab has another owner by now", "cache/remote.c", ((
-        "        if (HAK_UNLIKELY((entry ^ kind) != heap->front.tag)) {\n",
+        "        if (HAK_UNLIKELY((entry ^ kind) != heap->tag)) {\n",
         "        if (HAK_UNLIKELY(entry == 0)) {\n"),), "blocks_ends"),
     Mistake("bins_filled_for_another", "whoever collects for another heap fills that one's bins", "cache/remote.c", ((
-        "    inbox_collect_locked(heap, false);\n",
-        "    inbox_collect_locked(heap, true);\n"),), "blocks_sleeper"),
+        "    inbox_collect_locked(heap, NULL);\n",
+        "    inbox_collect_locked(heap, heap);\n"),), "blocks_sleeper"),
     Mistake("others_dropped", "what a message has of another heap's blocks is not sent on", "cache/remote.c", ((
         """        if (HAK_UNLIKELY(remote_collect_locked(heap, m, to_bins) != 0))
             remote_send_any(m);
@@ -258,10 +258,10 @@ MISTAKES = (
 """),), "blocks_kept"),
     Mistake("reclaimed_unlocked", "who frees blocks of an ended thread takes their slab without the shared heap's lock",
             "cache/remote.c", ((
-                "    if (outbox_may_adopt_locked(heap) && hak_heap_try_lock_whole(orphans)) {\n",
-                "    if (outbox_may_adopt_locked(heap)) {\n"), (
-                    "        hak_unlock(&orphans->lock);\n    }\n    hak_unlock(&heap->lock);\n",
-                    "    }\n    hak_unlock(&heap->lock);\n")), "blocks_reclaim"),
+                "    if (outbox_may_adopt_locked(home) && hak_heap_try_lock_whole(orphans)) {\n",
+                "    if (outbox_may_adopt_locked(home)) {\n"), (
+                    "        hak_unlock(&orphans->lock);\n    }\n    hak_unlock(&home->lock);\n",
+                    "    }\n    hak_unlock(&home->lock);\n")), "blocks_reclaim"),
     Mistake("reclaimed_again", "who frees takes a slab over that another has taken over since", "cache/remote.c", ((
         "            if (entry >> HAK_TAG_SHIFT == o->tag && heap->classes[cls].begun != 0)\n",
         "            if (heap->classes[cls].begun != 0)\n"),), "blocks_reclaim"),
@@ -294,15 +294,15 @@ MISTAKES = (
     hak_lock(&heap->lock);
     threads_move_slabs_locked(heap, orphans);
 """), (
-            """        threads_add_usage_locked(h, out);
-        hak_unlock(&h->lock);
+            """        threads_add_usage_locked(h, out, class_bin_blocks);
+        hak_unlock(&home->lock);
 """,
-            """        threads_add_usage_locked(h, out);
+            """        threads_add_usage_locked(h, out, class_bin_blocks);
         if (h != hak_orphans) {
             hak_lock(&hak_orphans->lock);
             hak_unlock(&hak_orphans->lock);
         }
-        hak_unlock(&h->lock);
+        hak_unlock(&home->lock);
 """)), "blocks_walk"),
     Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
         """    hak_heap_collect_locked(from);
@@ -320,6 +320,21 @@ MISTAKES = (
                 "        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) != entry)) {\n",
                 "        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) == 0 && entry != 0)) {\n"),),
             "blocks_takeover"),
+    Mistake("home_changed_behind_backs", "a thread becomes a guest while somebody looks at its bins", "cache/homes.c", ((
+        "    hak_lock(&heap->lock);\n    heap->front.tag", "    heap->front.tag"), (
+            "    hak_unlock(&heap->lock);\n    hak_unlock(&home->lock);\n", "    hak_unlock(&home->lock);\n")),
+            "blocks_visits"),
+    Mistake("filled_under_its_own_lock", "a guest fills its bins under its own lock, not its home's", "cache/bins.c", ((
+        """    hak_registry_bury();
+    struct hak_heap *home = hak_home(heap);
+    hak_lock(&home->lock);
+""",
+        """    hak_registry_bury();
+    struct hak_heap *home = heap;
+    hak_lock(&home->lock);
+"""),), "blocks_guests"),
+    Mistake("home_waits_in_two_lists", "a home whose last guest leaves waits for a thread in two lists", "cache/homes.c", ((
+        "        homes_forget_vacant_locked(home);\n", ""),), "blocks_homes"),
     Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),

@@ -74,6 +74,8 @@ void memory_instrumented(const void *p, size_t bytes, bool write, const void *wh
 
 /* Everything as it was before the first call. */
 void sim_os_reset(void);
+/* 8 until then: more than there are threads. */
+void sim_os_set_processors(unsigned processors);
 void sim_os_set_time_ns(uint64_t now_ns);
 uint64_t sim_os_time_ns(void);
 /* From now on the system refuses to unmap, or to purge. */

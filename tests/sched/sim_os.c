@@ -17,6 +17,7 @@
 #define SIM_SUPERSLABS 64u
 #define SIM_SLOTS (SIM_SUPERSLABS * HAK_SLOTS)
 #define SIM_BEGIN_NS 1000000000u
+#define SIM_PROCESSORS 8u
 
 struct area { /* memory that is really there */
     char *at;
@@ -31,6 +32,7 @@ static struct sim {
     unsigned maps; /* hak_os_map */
     uint8_t slots[SIM_SLOTS];
     uint64_t now_ns;
+    unsigned processors;
     bool refuse_unmap, refuse_purge;
     void (*on_discard)(const char *at, size_t bytes);
 } *sim;
@@ -47,6 +49,7 @@ bool __wrap_hak_os_is_resident(void *at);
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __wrap_hak_os_addresses_restricted(void);
 uint64_t __wrap_hak_os_now_ns(void);
+unsigned __wrap_hak_os_processors(void);
 uint64_t __wrap_hak_os_random(void);
 _Noreturn void __wrap_hak_os_die(const char *text);
 
@@ -64,8 +67,14 @@ void sim_os_reset(void)
     sim->maps = 0;
     memset(sim->slots, 0, sizeof sim->slots);
     sim->now_ns = SIM_BEGIN_NS;
+    sim->processors = SIM_PROCESSORS;
     sim->refuse_unmap = sim->refuse_purge = false;
     sim->on_discard = NULL;
+}
+
+void sim_os_set_processors(unsigned processors)
+{
+    sim->processors = processors;
 }
 
 void sim_os_set_time_ns(uint64_t now_ns)
@@ -255,6 +264,11 @@ int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out)
 bool __wrap_hak_os_addresses_restricted(void)
 {
     return false;
+}
+
+unsigned __wrap_hak_os_processors(void)
+{
+    return sim->processors;
 }
 
 uint64_t __wrap_hak_os_now_ns(void)

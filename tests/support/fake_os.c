@@ -29,6 +29,7 @@ int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __wrap_hak_os_addresses_restricted(void);
 uint64_t __wrap_hak_os_now_ns(void);
+unsigned __wrap_hak_os_processors(void);
 uint64_t __wrap_hak_os_random(void);
 uint64_t __wrap_hak_os_fault_in_ns(char *page);
 void __wrap_hak_os_write_stderr(const char *text, size_t bytes);
@@ -45,9 +46,10 @@ static struct {
     _Atomic(size_t) mapped_bytes;
     _Atomic(bool) has_time, has_random, restricted, captures;
     _Atomic(uint64_t) now_ns, fault_ns, random;
+    _Atomic(unsigned) processors;
     char captured[4096];
     size_t captured_bytes;
-} fake;
+} fake = {.processors = 64};
 
 static __thread struct {
     jmp_buf *back;
@@ -94,6 +96,11 @@ void fake_os_set_time_ns(uint64_t now_ns)
 {
     fake.now_ns = now_ns;
     fake.has_time = true;
+}
+
+void fake_os_set_processors(unsigned processors)
+{
+    fake.processors = processors;
 }
 
 void fake_os_set_fault_ns(uint64_t fault_ns)
@@ -211,6 +218,11 @@ bool __wrap_hak_os_addresses_restricted(void)
 uint64_t __wrap_hak_os_now_ns(void)
 {
     return fake.has_time ? fake.now_ns : __real_hak_os_now_ns();
+}
+
+unsigned __wrap_hak_os_processors(void)
+{
+    return fake.processors;
 }
 
 uint64_t __wrap_hak_os_fault_in_ns(char *page)

@@ -39,6 +39,9 @@ void fake_os_set_time_ns(uint64_t now_ns);
 /* From now on faulting a page in takes so long; no time at all until then, so that no test depends
  * on whether the machine has huge pages at hand. */
 void fake_os_set_fault_ns(uint64_t fault_ns);
+/* The machine has so many processors, if nobody has asked before; 64 until then, so that heaps have
+ * slabs of their own. */
+void fake_os_set_processors(unsigned processors);
 /* From now on every random number is this one. */
 void fake_os_set_random(uint64_t value);
 /* From now on addresses count as restricted, as under a sanitizer. */

@@ -61,7 +61,9 @@ def heap_text(state, heap, known):
     thread = state.layout.get(heap, "hak_heap.thread")
     if thread == 0:
         return f"{text}, of no thread"
-    return f"{text}, of {known.get(thread, f'a thread that gdb does not show ({thread:#x})')}"
+    home = state.layout.get(heap, "hak_heap.home")
+    guest = f", which uses the slabs of heap {state.heap_number(home)}" if home != heap else ""
+    return f"{text}, of {known.get(thread, f'a thread that gdb does not show ({thread:#x})')}{guest}"
 
 
 def in_bin(state, heap, cls, block):

@@ -220,8 +220,7 @@ class State:
 
     def heap_number(self, heap):
         """As `hakmem stat` numbers them."""
-        front = heap + self.layout["hak_heap.front"]
-        return self.layout.get(front, "hak_front.tag") >> 8
+        return self.layout.get(heap, "hak_heap.tag") >> 8
 
     def word(self, slab, index):
         """What the hardened library notes of a block: its words begin in one of 64 lines of a page."""

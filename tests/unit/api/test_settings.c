@@ -54,6 +54,9 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     assert_int_equal(hak_pool.config.max_age_ns, 9000000000u);
     assert_int_equal(set("option.huge_pages_from_mb", 5), 0);
     assert_int_equal(hak_pool.config.huge_pages_from_bytes, 5 << 20);
+    assert_int_equal(set("option.homes", 7), 0);
+    assert_int_equal(hak_load_relaxed(&hak_cache_knobs.homes), 7);
+    assert_int_equal(set("option.homes", 129), EINVAL);
     assert_int_equal(set("option.limit_mb", 9), 0);
     assert_int_equal(hak_pool.limit_superslabs, 4);
     assert_int_equal(set("option.trace_failures", 1), 0);

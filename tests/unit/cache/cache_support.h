@@ -26,6 +26,19 @@ static inline struct hak_heap *open_thread(void)
     return heap;
 }
 
+/* Of a process that starts: two homes, and the guest of one. */
+static inline struct hak_heap *open_guest(void)
+{
+    fake_os_set_processors(1);
+    for (unsigned i = 0; i < 2; i++) {
+        struct hak_heap *home = open_thread();
+        MUST(home->home == home);
+    }
+    struct hak_heap *guest = open_thread();
+    MUST(guest->home != guest);
+    return guest;
+}
+
 static inline void end_thread(struct hak_heap *heap)
 {
     hak_self = &hak_front_none;
@@ -119,7 +132,7 @@ static inline size_t verify_slab(struct hak_heap *heap, struct hak_slab *s, unsi
     assert_true((hak_slab_room_blocks(s) == 0) == (list == HAK_LIST_FULL));
     for (unsigned i = 0; i < hak_class(cls)->slots; i++)
         assert_int_equal(hak_load_relaxed(hak_map_entry(hak_slab_slot(s) + i)),
-                         heap->front.tag | cls * 2u);
+                         heap->tag | cls * 2u);
     return hak_class(cls)->slots;
 }
 

@@ -131,56 +131,11 @@ static void a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_chang
     assert_ptr_not_equal(open_thread(), changing);
 }
 
-/* A thread takes a few blocks of 256 bytes: in how many slabs of its own. */
-static size_t slabs_for(struct hak_heap *heap, unsigned cls, unsigned count, char **out)
-{
-    hak_self = &heap->front;
-    for (unsigned i = 0; i < count; i++)
-        out[i] = allocate(heap, cls);
-    return hak_load_relaxed(&heap->slabs);
-}
-
-static void of_many_threads_each_begins_with_blocks_of_shared_slabs(void **state)
-{
-    (void)state;
-    enum { THREADS = 40, FEW = 16, MANY = 100 };
-    start();
-    unsigned cls = hak_class_of(256);
-    char *few[FEW];
-    struct hak_heap *first = open_thread();
-    assert_int_equal(slabs_for(first, cls, FEW, few), 1); /* there are few threads yet */
-    for (unsigned i = 0; i < FEW; i++)
-        release(first, few[i]);
-    close_thread(first);
-
-    static char *p[THREADS][MANY];
-    struct hak_heap *heap[THREADS];
-    for (unsigned t = 0; t < THREADS; t++)
-        heap[t] = open_thread();
-    for (unsigned t = 0; t < THREADS; t++)
-        assert_int_equal(slabs_for(heap[t], cls, FEW, p[t]), 0);
-    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs),
-                     (THREADS * FEW - 1) / hak_class(cls)->blocks + 1);
-    verify_heaps();
-    assert_true(slabs_for(heap[0], cls, MANY - FEW, p[0] + FEW) >= 1); /* more than most want */
-    verify_heaps();
-
-    for (unsigned t = 0; t < THREADS; t++)
-        close_thread(heap[t]); /* what is left in their bins */
-    struct hak_heap *last = open_thread();
-    for (unsigned t = 0; t < THREADS; t++)
-        for (unsigned i = 0; i < (t == 0 ? MANY : FEW); i++)
-            release(last, p[t][i]);
-    close_thread(last);
-    assert_nothing_held();
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_small_heap_is_kept_whole_for_the_next_thread),
     cmocka_unit_test(what_is_kept_goes_to_whoever_would_take_a_slab),
     cmocka_unit_test(few_heaps_are_kept_and_not_for_long),
     cmocka_unit_test(a_large_heap_is_not_kept),
     cmocka_unit_test(a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_changed),
-    cmocka_unit_test(of_many_threads_each_begins_with_blocks_of_shared_slabs),
 };
 UNIT_MAIN(tests)

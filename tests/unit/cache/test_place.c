@@ -44,14 +44,12 @@ static void a_thread_begins_with_powers_of_two(void **state)
     assert_int_equal(placed_in(heap, 40), 64);
 }
 
-/* Their first batches are from slabs of all threads, so that classes cost them little. */
-static void among_many_threads_a_new_one_begins_with_quarters(void **state)
+/* Its bins are filled from slabs of several threads, so that classes cost it little. */
+static void a_guest_begins_with_quarters(void **state)
 {
     (void)state;
     start();
-    struct hak_heap *heap = NULL;
-    for (unsigned i = 0; i < HAK_MANY_HEAPS + 1; i++)
-        heap = open_thread();
+    struct hak_heap *heap = open_guest();
     assert_int_equal(placed_in(heap, 513), 640);
     assert_int_equal(placed_in(heap, 70), 80);
     for (unsigned i = 0; i < 100; i++) /* and none of its own for a few blocks of many sizes */
@@ -67,13 +65,12 @@ static bool is_in(const void *p, const char *from, size_t bytes)
     return (uintptr_t)p - (uintptr_t)from < bytes;
 }
 
-/* A heap of a thread that has few blocks is a page and a quarter then. */
-static void among_many_threads_the_first_stacks_share_a_page_until_they_grow(void **state)
+/* The heap of one that has few blocks is a page and a quarter. */
+static void the_first_stacks_of_guests_share_a_page_until_they_grow(void **state)
 {
     (void)state;
     start();
-    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
-        (void)open_thread();
+    (void)open_guest();
     struct hak_heap *heaps[8];
     unsigned pages = 0;
     for (unsigned i = 0; i < UNIT_COUNT(heaps); i++) {
@@ -185,8 +182,8 @@ static void requests_of_a_coarse_class_are_no_evidence(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_begins_with_powers_of_two),
-    cmocka_unit_test(among_many_threads_a_new_one_begins_with_quarters),
-    cmocka_unit_test(among_many_threads_the_first_stacks_share_a_page_until_they_grow),
+    cmocka_unit_test(a_guest_begins_with_quarters),
+    cmocka_unit_test(the_first_stacks_of_guests_share_a_page_until_they_grow),
     cmocka_unit_test(a_power_of_two_that_grows_is_left_for_quarters_of_a_doubling),
     cmocka_unit_test(sizes_of_one_eighth_get_a_class_of_their_own),
     cmocka_unit_test(sizes_of_both_eighths_share_a_class),

@@ -147,21 +147,6 @@ static void who_has_much_free_leaves_the_slabs(void **state)
     assert_nothing_held();
 }
 
-static void among_many_threads_nobody_takes_the_slabs(void **state)
-{
-    (void)state;
-    unsigned cls = leave_blocks_to_other(300, 64, 64);
-    for (unsigned i = 0; i < HAK_MANY_HEAPS; i++)
-        open_thread();
-    hak_self = &other->front;
-    release_many(other, cls, 200);
-    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
-    for (unsigned i = 200; i <= 300; i++)
-        release(other, blocks[i]);
-    hak_cache_flush(other);
-    assert_nothing_held();
-}
-
 static void what_an_ending_thread_has_freed_is_sent(void **state)
 {
     (void)state;
@@ -500,7 +485,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(who_frees_blocks_of_an_ended_thread_takes_their_slabs),
     cmocka_unit_test(who_allocates_nothing_of_the_class_leaves_the_slabs),
     cmocka_unit_test(who_has_much_free_leaves_the_slabs),
-    cmocka_unit_test(among_many_threads_nobody_takes_the_slabs),
     cmocka_unit_test(what_an_ending_thread_has_freed_is_sent),
     cmocka_unit_test(no_more_than_64_kib_wait_to_be_sent),
     cmocka_unit_test(blocks_for_one_heap_are_sent_together),

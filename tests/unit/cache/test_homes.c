@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Unit tests: cache: homes: among many threads several use the slabs of one. */
+#include "cache_support.h"
+
+enum { MANY = 200 };
+static char *blocks[MANY];
+
+static struct hak_heap *home_of(const struct hak_heap *heap)
+{
+    return hak_load_relaxed(&heap->home);
+}
+
+static struct hak_heap *owner_of(const void *p)
+{
+    return hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)))->owner);
+}
+
+static void allocate_many(struct hak_heap *heap, unsigned cls, unsigned from, unsigned to)
+{
+    hak_self = &heap->front;
+    for (unsigned i = from; i < to; i++)
+        mark(blocks[i] = allocate(heap, cls), hak_class(cls)->size_bytes, i);
+}
+
+static void release_many(struct hak_heap *heap, unsigned from, unsigned to)
+{
+    hak_self = &heap->front;
+    for (unsigned i = from; i < to; i++) {
+        MUST(is_marked(blocks[i], hak_class(class_of_block(blocks[i]))->size_bytes, i));
+        release(heap, blocks[i]);
+    }
+}
+
+/* Two homes; heap 2 is a guest of the first, heap 3 of the second. */
+static struct hak_heap *heaps[4];
+
+static void start_four(void)
+{
+    start();
+    fake_os_set_processors(1);
+    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
+        heaps[i] = open_thread();
+}
+
+static void so_many_threads_have_slabs_of_their_own(unsigned processors, unsigned homes)
+{
+    start();
+    fake_os_set_processors(processors);
+    for (unsigned i = 0; i < 3 * homes; i++) {
+        struct hak_heap *heap = open_thread();
+        assert_true((home_of(heap) == heap) == (i < homes));
+        allocate(heap, 3);
+        assert_int_equal(hak_load_relaxed(&heap->slabs), i < homes);
+    }
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        assert_int_equal(h->guests, h->is_home ? 2 : 0); /* as many everywhere */
+    verify_heaps();
+}
+
+static void twice_as_many_threads_as_processors_have_slabs_of_their_own(void **state)
+{
+    (void)state;
+    so_many_threads_have_slabs_of_their_own(3, 6);
+}
+
+static void two_threads_have_slabs_of_their_own_on_one_processor(void **state)
+{
+    (void)state;
+    so_many_threads_have_slabs_of_their_own(1, 2);
+}
+
+static void on_a_large_machine_as_many_threads_as_processors_do(void **state)
+{
+    (void)state;
+    so_many_threads_have_slabs_of_their_own(48, 48);
+}
+
+static void there_is_an_end_to_it(void **state)
+{
+    (void)state;
+    so_many_threads_have_slabs_of_their_own(1000, 128);
+}
+
+static void a_setting_says_how_many(void **state)
+{
+    (void)state;
+    start();
+    hak_store_relaxed(&hak_cache_knobs.homes, 1u);
+    struct hak_heap *first = open_thread(), *guest = open_thread();
+    assert_ptr_equal(home_of(guest), first);
+    hak_store_relaxed(&hak_cache_knobs.homes, 2u); /* for those that begin from now on */
+    struct hak_heap *second = open_thread();
+    assert_ptr_equal(home_of(second), second);
+    hak_store_relaxed(&hak_cache_knobs.homes, 100000u);
+    for (unsigned i = 2; i < HAK_HOMES_MOST; i++) {
+        struct hak_heap *heap = open_thread();
+        assert_ptr_equal(home_of(heap), heap);
+    }
+    struct hak_heap *last = open_thread();
+    assert_ptr_not_equal(home_of(last), last);
+}
+
+static void a_guest_and_its_home_share_slabs(void **state)
+{
+    (void)state;
+    start_four();
+    unsigned cls = hak_class_of(64);
+    allocate_many(heaps[2], cls, 0, 50);
+    allocate_many(heaps[0], cls, 50, 100);
+    for (unsigned i = 0; i < 100; i++)
+        assert_ptr_equal(owner_of(blocks[i]), heaps[0]);
+    assert_int_equal(hak_load_relaxed(&heaps[0]->slabs), 1);
+    assert_int_equal(hak_load_relaxed(&heaps[2]->slabs), 0);
+    verify_heaps();
+    release_many(heaps[0], 0, 50); /* each frees what the other has allocated */
+    release_many(heaps[2], 50, 100);
+    assert_int_equal(heaps[0]->outbox_bytes + heaps[2]->outbox_bytes, 0);
+    hak_cache_flush(heaps[0]);
+    hak_cache_flush(heaps[2]);
+    assert_int_equal(counted(&heaps[2]->stats.remote_frees), 0);
+    assert_nothing_held();
+}
+
+static void what_others_free_comes_back_to_whoever_is_at_the_home(void **state)
+{
+    (void)state;
+    start_four();
+    unsigned cls = hak_class_of(64);
+    allocate_many(heaps[0], cls, 0, 150);
+    release_many(heaps[3], 0, 150); /* of another home */
+    hak_outbox_flush(heaps[3]);
+    assert_non_null(hak_load_relaxed(&heaps[0]->inbox));
+    hak_self = &heaps[2]->front;
+    hak_cache_flush(heaps[2]);
+    assert_null(hak_load_relaxed(&heaps[0]->inbox));
+    hak_cache_flush(heaps[0]);
+    assert_nothing_held();
+}
+
+static void a_guest_that_ends_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[2], 5, 0, MANY);
+    release_many(heaps[2], 0, MANY);
+    close_thread(heaps[2]);
+    assert_int_equal(heaps[0]->guests, 0);
+    assert_ptr_equal(home_of(heaps[2]), heaps[2]);
+    hak_cache_flush(heaps[0]);
+    assert_nothing_held();
+}
+
+static void a_home_whose_thread_ends_waits_for_the_next_one(void **state)
+{
+    (void)state;
+    start_four();
+    unsigned cls = hak_class_of(64);
+    allocate_many(heaps[0], cls, 0, 100);
+    allocate_many(heaps[2], cls, 100, MANY);
+    close_thread(heaps[0]);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_ptr_equal(owner_of(blocks[i]), heaps[0]);
+    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 0);
+    allocate_many(heaps[2], cls, 0, 0); /* the guest goes on */
+    release_many(heaps[2], 100, MANY);
+    assert_ptr_equal(open_thread(), heaps[0]);
+    assert_ptr_equal(home_of(heaps[0]), heaps[0]);
+    release_many(heaps[0], 0, 100);
+    assert_int_equal(heaps[0]->outbox_bytes, 0);
+    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
+        close_thread(heaps[i]);
+    assert_nothing_held();
+}
+
+static void the_last_guest_gives_the_slabs_of_an_ended_home_away(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[2], 5, 0, 100);
+    close_thread(heaps[0]);
+    close_thread(heaps[2]);
+    for (unsigned i = 0; i < 100; i++)
+        assert_ptr_equal(owner_of(blocks[i]), hak_orphans);
+    verify_heaps();
+    struct hak_heap *next = open_thread(), *after = open_thread(); /* there is room for a home */
+    assert_ptr_equal(home_of(next), next);
+    assert_ptr_not_equal(home_of(after), after);
+    assert_ptr_not_equal(next, after);
+    release_many(after, 0, 100);
+    hak_cache_flush(after);
+    assert_nothing_held();
+}
+
+static void a_guest_with_little_in_its_bins_is_kept_for_the_next_thread(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[2], 5, 0, 100);
+    release_many(heaps[2], 0, 100);
+    unsigned in_bin = hak_bin_blocks(heaps[2], 5);
+    assert_int_not_equal(in_bin, 0);
+    end_thread(heaps[2]);
+    assert_int_equal(heaps[0]->guests, 1);
+    assert_ptr_equal(open_thread(), heaps[2]);
+    assert_ptr_equal(home_of(heaps[2]), heaps[0]);
+    assert_int_equal(heaps[0]->guests, 1);
+    assert_int_equal(hak_bin_blocks(heaps[2], 5), in_bin);
+}
+
+static void a_guest_with_much_in_its_bins_is_not_kept(void **state)
+{
+    (void)state;
+    start_four();
+    size_t bytes = 0;
+    for (unsigned cls = hak_class_of(16384); cls < hak_class_of(65536); cls++) {
+        allocate_many(heaps[2], cls, 0, 3);
+        release_many(heaps[2], 0, 3);
+        bytes += hak_bin_blocks(heaps[2], cls) * (size_t)hak_class(cls)->size_bytes;
+    }
+    assert_true(bytes > (size_t)256 << 10);
+    assert_true(heaps[0]->slab_bytes > (size_t)2 << 20); /* with less a heap is kept in any case */
+    end_thread(heaps[2]);
+    assert_false(hak_registry_has_kept());
+    assert_int_equal(heaps[0]->guests, 0);
+}
+
+static void the_first_batches_of_a_guest_are_small(void **state)
+{
+    (void)state;
+    start_four();
+    unsigned cls = hak_class_of(256);
+    for (unsigned i = 0; i < 24; i++) {
+        allocate_many(heaps[2], cls, i, i + 1);
+        assert_in_range(hak_bin_blocks(heaps[2], cls), 0, 1);
+    }
+    allocate_many(heaps[2], cls, 24, 25);
+    assert_in_range(hak_bin_blocks(heaps[2], cls), 2, 31);
+}
+
+static void heaps_of_other_groups_have_slabs_of_their_own(void **state)
+{
+    (void)state;
+    start_four();
+    struct hak_heap *lasting = hak_cache_group_heap(heaps[2], HAK_GROUP_LONG);
+    MUST(lasting != NULL);
+    assert_ptr_equal(home_of(lasting), lasting);
+    assert_false(lasting->is_home);
+    close_thread(heaps[0]); /* waits for a thread, not for a group */
+    struct hak_heap *medium = hak_cache_group_heap(heaps[2], HAK_GROUP_MEDIUM);
+    assert_ptr_not_equal(medium, heaps[0]);
+}
+
+static void usage_adds_up_with_guests(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[0], 5, 0, 60);
+    allocate_many(heaps[2], 5, 60, MANY);
+    allocate_many(heaps[3], 7, 0, 0);
+    struct hak_cache_usage u = usage();
+    assert_int_equal(u.used_blocks, MANY);
+    assert_int_equal(u.class_used_blocks[5], MANY);
+    assert_int_equal(u.used_bytes, MANY * (size_t)hak_class(5)->size_bytes);
+    assert_int_equal(u.bin_blocks, hak_bin_blocks(heaps[0], 5) + hak_bin_blocks(heaps[2], 5));
+    release_many(heaps[2], 0, MANY);
+    u = usage();
+    assert_int_equal(u.used_blocks, 0);
+}
+
+/* --- fork --- */
+
+static void become_another_thread(struct hak_heap *heap)
+{
+    hak_store_relaxed(&heap->thread, (uintptr_t)8);
+}
+
+static void a_forked_child_gives_the_guests_of_lost_threads_up(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[2], 5, 0, 100);
+    become_another_thread(heaps[1]);
+    become_another_thread(heaps[2]);
+    become_another_thread(heaps[3]);
+    heaps[0]->guests = 7; /* another thread was about to change it */
+    hak_self = &heaps[0]->front;
+    assert_false(hak_cache_fork_child(heaps[0]));
+    assert_int_equal(heaps[0]->guests, 1);
+    assert_int_equal(heaps[1]->guests, 1);
+    release_many(heaps[0], 0, 100);
+    hak_registry_bury();
+    assert_int_equal(heaps[0]->guests + heaps[1]->guests, 0);
+    assert_ptr_equal(home_of(heaps[2]), heaps[2]);
+    hak_cache_flush(heaps[0]);
+    assert_nothing_held();
+}
+
+static void a_home_whose_thread_was_lost_stays_for_its_guest(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[0], 5, 0, 50);
+    allocate_many(heaps[2], 5, 50, 100);
+    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
+        if (i != 2)
+            become_another_thread(heaps[i]);
+    assert_false(hak_cache_fork_child(heaps[2]));
+    release_many(heaps[2], 0, 100);
+    hak_registry_bury();
+    assert_ptr_equal(home_of(heaps[2]), heaps[0]);
+    assert_true(heaps[0]->vacant);
+    close_thread(heaps[2]);
+    assert_nothing_held();
+}
+
+static void a_home_that_was_being_changed_is_lost_with_its_guests(void **state)
+{
+    (void)state;
+    start_four();
+    become_another_thread(heaps[0]);
+    hak_lock(&heaps[0]->lock);
+    hak_store_relaxed(&heaps[0]->lock.holder, (uintptr_t)8); /* another thread */
+    assert_true(hak_cache_fork_child(heaps[2]));
+    assert_true(hak_load_relaxed(&heaps[0]->lost));
+    assert_true(hak_load_relaxed(&heaps[2]->lost));
+    assert_false(hak_load_relaxed(&heaps[3]->lost));
+    struct hak_heap *next = open_thread();
+    assert_ptr_not_equal(next, heaps[0]);
+    assert_ptr_not_equal(next, heaps[2]);
+    assert_ptr_not_equal(home_of(next), heaps[0]);
+    release(next, allocate(next, 5));
+}
+
+/* It was moving in, or somebody looked at its bins. */
+static void a_guest_that_was_being_changed_is_lost_without_its_home(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[0], 5, 0, 50);
+    become_another_thread(heaps[2]);
+    hak_lock(&heaps[2]->lock);
+    hak_store_relaxed(&heaps[2]->lock.holder, (uintptr_t)8);
+    hak_self = &heaps[0]->front;
+    assert_false(hak_cache_fork_child(heaps[0]));
+    assert_true(hak_load_relaxed(&heaps[2]->lost));
+    assert_int_equal(heaps[0]->guests, 0); /* it will never leave */
+    release_many(heaps[0], 0, 50);
+    close_thread(heaps[0]);
+    assert_nothing_held();
+}
+
+static void nobody_is_sent_to_a_home_that_a_signal_handler_interrupted(void **state)
+{
+    (void)state;
+    start_four();
+    hak_lock(&heaps[0]->lock); /* by this thread, for its heap 2 */
+    assert_true(hak_cache_fork_child(heaps[2]));
+    for (unsigned i = 0; i < 3; i++) {
+        struct hak_heap *next = open_thread();
+        assert_ptr_not_equal(home_of(next), heaps[0]);
+        release(next, allocate(next, 5));
+    }
+    assert_true(hak_lock_is_mine(&heaps[0]->lock));
+    hak_unlock(&heaps[0]->lock);
+}
+
+/* --- together --- */
+
+static void work(unsigned index, void *arg)
+{
+    (void)arg;
+    enum { ROUNDS = 40, LIVE = 60 };
+    char *mine[LIVE];
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct hak_heap *heap = open_thread();
+        for (unsigned i = 0; i < LIVE; i++) {
+            unsigned cls = (i * 7 + index + round) % 30;
+            mark(mine[i] = allocate(heap, cls), hak_class(cls)->size_bytes, index * 1000 + i);
+        }
+        if (round % 3 == 0) { /* the next heap frees them */
+            end_thread(heap);
+            heap = open_thread();
+        }
+        for (unsigned i = 0; i < LIVE; i++) {
+            size_t size = hak_class(class_of_block(mine[i]))->size_bytes;
+            MUST(is_marked(mine[i], size, index * 1000 + i));
+            release(heap, mine[i]);
+        }
+        end_thread(heap);
+    }
+}
+
+static void threads_come_and_go_at_few_homes(void **state)
+{
+    (void)state;
+    start();
+    fake_os_set_processors(1);
+    unit_in_threads(12, work, NULL);
+    hak_registry_give_kept();
+    assert_nothing_held();
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
+        assert_int_equal(h->guests, 0);
+        assert_ptr_equal(home_of(h), h);
+        assert_false(h->is_home || h->vacant);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(twice_as_many_threads_as_processors_have_slabs_of_their_own),
+    cmocka_unit_test(two_threads_have_slabs_of_their_own_on_one_processor),
+    cmocka_unit_test(on_a_large_machine_as_many_threads_as_processors_do),
+    cmocka_unit_test(there_is_an_end_to_it),
+    cmocka_unit_test(a_setting_says_how_many),
+    cmocka_unit_test(a_guest_and_its_home_share_slabs),
+    cmocka_unit_test(what_others_free_comes_back_to_whoever_is_at_the_home),
+    cmocka_unit_test(a_guest_that_ends_leaves_nothing_behind),
+    cmocka_unit_test(a_home_whose_thread_ends_waits_for_the_next_one),
+    cmocka_unit_test(the_last_guest_gives_the_slabs_of_an_ended_home_away),
+    cmocka_unit_test(a_guest_with_little_in_its_bins_is_kept_for_the_next_thread),
+    cmocka_unit_test(a_guest_with_much_in_its_bins_is_not_kept),
+    cmocka_unit_test(the_first_batches_of_a_guest_are_small),
+    cmocka_unit_test(heaps_of_other_groups_have_slabs_of_their_own),
+    cmocka_unit_test(usage_adds_up_with_guests),
+    cmocka_unit_test(a_forked_child_gives_the_guests_of_lost_threads_up),
+    cmocka_unit_test(a_home_whose_thread_was_lost_stays_for_its_guest),
+    cmocka_unit_test(a_home_that_was_being_changed_is_lost_with_its_guests),
+    cmocka_unit_test(a_guest_that_was_being_changed_is_lost_without_its_home),
+    cmocka_unit_test(nobody_is_sent_to_a_home_that_a_signal_handler_interrupted),
+    cmocka_unit_test(threads_come_and_go_at_few_homes),
+};
+UNIT_MAIN(tests)
