@@ -197,8 +197,6 @@ static void count_class(struct count *c, const struct hak_slab_seen *s)
     h->resident_bytes += s->resident_bytes;
     h->live_blocks += s->blocks[HAK_BLOCK_LIVE];
     h->live_bytes += s->blocks[HAK_BLOCK_LIVE] * size;
-    h->bin_blocks += s->blocks[HAK_BLOCK_BIN];
-    h->bin_bytes += s->blocks[HAK_BLOCK_BIN] * size;
     h->free_bytes += s->blocks[HAK_BLOCK_FREE] * size;
 }
 

@@ -347,8 +347,10 @@ static bool walk_mark(const struct walk *w, struct hak_slab_seen *s, uint64_t at
     return true;
 }
 
-/* The blocks on a stack from behind `stack` to `top` are free. */
-static void walk_stack(struct walk *w, unsigned cls, uint64_t stack, uint64_t top, uint64_t most)
+/* The blocks on a stack of the heap's, from behind `stack` to `top`, are free, whosever slabs they
+ * are of. */
+static void walk_stack(struct walk *w, struct hak_heap_seen *h, unsigned cls, uint64_t stack,
+                       uint64_t top, uint64_t most)
 {
     uint64_t blocks[4096];
     uint64_t count = (top - stack) / sizeof *blocks;
@@ -361,26 +363,29 @@ static void walk_stack(struct walk *w, unsigned cls, uint64_t stack, uint64_t to
     }
     for (uint64_t i = 0; i < count; i++) {
         struct hak_slab_seen *s = walk_slab_at(w, blocks[i]);
-        if (s != NULL && s->cls == cls) /* not taken meanwhile */
-            walk_mark(w, s, blocks[i], HAK_SEEN_IN_BIN);
+        if (s == NULL || s->cls != cls) /* taken meanwhile */
+            continue;
+        walk_mark(w, s, blocks[i], HAK_SEEN_IN_BIN);
+        h->bin_blocks++;
+        h->bin_bytes += hak_class(cls)->size_bytes;
     }
 }
 
 /* The bin of a class, and the one that counts for the heap profile. */
-static void walk_bins(struct walk *w, const struct hak_heap_seen *h, unsigned cls)
+static void walk_bins(struct walk *w, struct hak_heap_seen *h, unsigned cls)
 {
     const struct hak_front *front = &h->heap.front;
     uint64_t stack = (uint64_t)(uintptr_t)h->heap.classes[cls].stack;
     uint64_t top = (uint64_t)(uintptr_t)hak_load_relaxed(&front->bins[cls].top);
     if (stack != 0)
-        walk_stack(w, cls, stack, top, h->heap.classes[cls].capacity);
+        walk_stack(w, h, cls, stack, top, h->heap.classes[cls].capacity);
     if (front->meter == NULL || cls >= HAK_METERED_CLASSES)
         return;
     stack = (uint64_t)(uintptr_t)front->meter + offsetof(struct hak_meter, blocks) +
             cls * sizeof front->meter->blocks[0];
     top = (uint64_t)(uintptr_t)hak_load_relaxed(&front->bins[HAK_KIND_METERED / 2 + cls].top);
     if (top - stack <= sizeof front->meter->blocks[0]) /* closed, it is not there at all */
-        walk_stack(w, cls, stack, top, HAK_METER_BLOCKS);
+        walk_stack(w, h, cls, stack, top, HAK_METER_BLOCKS);
 }
 
 /* Marks what a message has from blocks[free] on; returns how many blocks, and adds their bytes. */

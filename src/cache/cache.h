@@ -156,12 +156,12 @@ struct hak_heap {
     _Atomic(struct hak_message *) inbox; /* any thread pushes, whoever holds the lock takes all */
     _Atomic(uint32_t) inbox_messages;    /* in it, about: tells others when to collect */
     /* Owns the slabs that the thread's blocks are from: the heap itself or, among many threads,
-     * another heap, whose lock then takes the place of this one's: see threads.c. Changes under
+     * another heap, whose lock then takes the place of this one's: see homes.c. Changes under
      * both locks. */
     _Atomic(struct hak_heap *) home;
     uint32_t tag;               /* the heap's own number; front.tag is the home's */
-    unsigned guests;            /* heaps of which this is the home; these three under the
-                                   registry's lock */
+    _Atomic(unsigned) guests;   /* heaps of which this is the home; these three are written under
+                                   the registry's lock */
     bool is_home, vacant;       /* has slabs; waits for a thread, as it has guests */
     uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
     struct hak_heap *next_heap; /* all heaps; constant once in the list */

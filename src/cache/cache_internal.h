@@ -160,7 +160,8 @@ struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls)
 struct hak_slab *hak_heap_find_slab_locked(struct hak_heap *heap, unsigned cls);
 /* Takes the inbox and returns its blocks to their slabs. */
 void hak_heap_collect_locked(struct hak_heap *heap);
-/* The same by the owner, whose bins take what has no neighbour, as far as they have room. */
+/* The same of the heap's home by the owner, whose bins, if the home has no guests, take what has no
+ * neighbour, as far as they have room. */
 void hak_heap_collect_owner_locked(struct hak_heap *heap);
 /* Gives back all messages that do not hold blocks. */
 void hak_heap_free_messages_owner_locked(struct hak_heap *heap);

@@ -53,13 +53,18 @@ static char *homes_few_stacks_locked(void)
     return r->few_stacks + r->few_left_bytes;
 }
 
+static unsigned homes_threads_locked(const struct hak_heap *home)
+{
+    return hak_load_relaxed(&home->guests) + !home->vacant;
+}
+
 /* The one with the fewest threads. Not one that a signal handler which forked has interrupted. */
 static struct hak_heap *homes_choose_locked(void)
 {
     struct hak_heap *best = NULL;
     for (unsigned i = 0; i < homes.count; i++) {
         struct hak_heap *h = homes.of[i];
-        if ((best == NULL || h->guests + !h->vacant < best->guests + !best->vacant) &&
+        if ((best == NULL || homes_threads_locked(h) < homes_threads_locked(best)) &&
             !hak_lock_is_mine(&h->lock))
             best = h;
     }
@@ -75,7 +80,7 @@ struct hak_heap *hak_homes_find_locked(struct hak_heap *heap)
     if (!HAK_HARDENED && homes.count >= homes_most_locked())
         home = homes_choose_locked();
     if (home != NULL) {
-        home->guests++;
+        hak_count_owner(&home->guests, 1u);
         if (heap->arena_used_bytes == 0 && heap->few_stacks == NULL)
             heap->few_stacks = homes_few_stacks_locked();
         return home;
@@ -135,7 +140,8 @@ struct hak_heap *hak_homes_leave(struct hak_heap *heap)
         return NULL;
     homes_change(heap, home, heap);
     hak_lock(&hak_registry.lock);
-    bool empty = --home->guests == 0 && home->vacant;
+    hak_count_owner(&home->guests, -1u);
+    bool empty = hak_load_relaxed(&home->guests) == 0 && home->vacant;
     if (empty) {
         homes_forget_vacant_locked(home);
         homes_remove_locked(home);
@@ -146,7 +152,7 @@ struct hak_heap *hak_homes_leave(struct hak_heap *heap)
 
 bool hak_homes_try_close_locked(struct hak_heap *heap)
 {
-    heap->vacant = heap->guests != 0;
+    heap->vacant = hak_load_relaxed(&heap->guests) != 0;
     if (!heap->vacant && heap->is_home)
         homes_remove_locked(heap);
     return !heap->vacant;
@@ -155,11 +161,12 @@ bool hak_homes_try_close_locked(struct hak_heap *heap)
 void hak_homes_fork_child(void)
 {
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        h->guests = 0;
+        hak_store_relaxed(&h->guests, 0u);
     homes.count = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         bool lost = hak_load_relaxed(&h->lost); /* and nobody will end what it began */
-        hak_home(h)->guests += hak_home(h) != h && !lost;
+        if (hak_home(h) != h && !lost)
+            hak_count_owner(&hak_home(h)->guests, 1u);
         h->is_home &= !lost;
         if (h->is_home && homes.count < HAK_HOMES_MOST)
             homes.of[homes.count++] = h;

@@ -191,9 +191,12 @@ void hak_heap_collect_locked(struct hak_heap *heap)
     inbox_collect_locked(heap, NULL);
 }
 
+/* Of a home with guests whoever comes by first would have all of it in its bins, and the others
+ * take new slabs. */
 void hak_heap_collect_owner_locked(struct hak_heap *heap)
 {
-    inbox_collect_locked(hak_home(heap), heap);
+    struct hak_heap *home = hak_home(heap);
+    inbox_collect_locked(home, hak_load_relaxed(&home->guests) == 0 ? heap : NULL);
 }
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)

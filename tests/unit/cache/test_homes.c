@@ -132,8 +132,12 @@ static void what_others_free_comes_back_to_whoever_is_at_the_home(void **state)
     hak_outbox_flush(heaps[3]);
     assert_non_null(hak_load_relaxed(&heaps[0]->inbox));
     hak_self = &heaps[2]->front;
-    hak_cache_flush(heaps[2]);
+    unsigned in_bin = hak_bin_blocks(heaps[2], cls);
+    hak_lock(&heaps[0]->lock);
+    hak_heap_collect_owner_locked(heaps[2]);
+    hak_unlock(&heaps[0]->lock);
     assert_null(hak_load_relaxed(&heaps[0]->inbox));
+    assert_int_equal(hak_bin_blocks(heaps[2], cls), in_bin); /* for all of them, not for one */
     hak_cache_flush(heaps[0]);
     assert_nothing_held();
 }
