@@ -5,7 +5,8 @@
  *
  * A bin grows when overflows are followed by underflows: the blocks that it could not hold were
  * wanted again. The more bytes it may hold already, the more such turns it takes. A thread that
- * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB. */
+ * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB; so does
+ * one that only frees (what others of its home allocate, perhaps), after every 16 overflows. */
 #include "cache/cache_internal.h"
 #include "os/probes.h"
 #include "os/trace.h"
@@ -339,6 +340,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (ch->overflowed)
         ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + ch->batch, UINT16_MAX);
     ch->overflowed = false;
+    ch->falls = 0;
     ch->refilled = true;
     if (bins_collect_is_due(heap))
         hak_heap_collect_owner_locked(heap);
@@ -452,6 +454,8 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         hak_heap_drain_locked(heap, cls, ch->overflowed ? ch->capacity : ch->batch);
         ch->overflowed = true;
         ch->volume = 0;
+        if (++ch->falls % BIN_VOLUME_REFILLS == 0 && hak_bin_blocks(heap, cls) == 0)
+            bins_grow(heap, cls, bins_volume_bytes_locked(heap));
         hak_count_owner(&heap->stats.drains, 1u);
     }
     hak_unlock(&home->lock);

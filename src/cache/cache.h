@@ -90,6 +90,7 @@ struct hak_class_heap {
                                expected to be used up; see slabs_density_locked */
     uint8_t begun;          /* refills of the heap's present thread, up to the number from which on
                                they are whole */
+    uint8_t falls;          /* overflows without a refill, modulo 256 */
     bool refilled;          /* since the last look for bins that rest */
     uint16_t borrow_blocks; /* so many may be taken of larger classes before memory is carved */
     uint16_t turns;         /* overflows followed by an underflow, since the bin has its size */

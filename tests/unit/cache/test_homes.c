@@ -3,7 +3,7 @@
  * Unit tests: cache: homes: among many threads several use the slabs of one. */
 #include "cache_support.h"
 
-enum { MANY = 200 };
+enum { MANY = 4000 };
 static char *blocks[MANY];
 
 static struct hak_heap *home_of(const struct hak_heap *heap)
@@ -242,6 +242,15 @@ static void the_first_batches_of_a_guest_are_small(void **state)
     assert_in_range(hak_bin_blocks(heaps[2], cls), 2, 31);
 }
 
+static void the_bins_of_a_guest_that_only_frees_grow(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[0], hak_class_of(64), 0, MANY);
+    release_many(heaps[2], 0, MANY);
+    assert_in_range(counted(&heaps[2]->stats.drains), 40, 100); /* not one in 7 blocks */
+}
+
 static void heaps_of_other_groups_have_slabs_of_their_own(void **state)
 {
     (void)state;
@@ -424,6 +433,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_guest_with_little_in_its_bins_is_kept_for_the_next_thread),
     cmocka_unit_test(a_guest_with_much_in_its_bins_is_not_kept),
     cmocka_unit_test(the_first_batches_of_a_guest_are_small),
+    cmocka_unit_test(the_bins_of_a_guest_that_only_frees_grow),
     cmocka_unit_test(heaps_of_other_groups_have_slabs_of_their_own),
     cmocka_unit_test(usage_adds_up_with_guests),
     cmocka_unit_test(a_forked_child_gives_the_guests_of_lost_threads_up),
