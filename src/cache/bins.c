@@ -35,7 +35,7 @@
 #define SPARING_REFILLS 16u
 
 struct hak_cache_knobs hak_cache_knobs = {
-    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .refine_slots = 64};
+    .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .exchange_blocks = 4096, .refine_slots = 64};
 
 /* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
  * two long. */
@@ -137,8 +137,7 @@ static size_t bins_volume_bytes_locked(const struct hak_heap *heap)
 
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     if (heap->classes[cls].stack != NULL)
         bins_grow(heap, cls, bins_volume_bytes_locked(heap));
     hak_unlock(&home->lock);
@@ -327,8 +326,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
         return hak_cache_pop(&heap->front, cls * 2u);
     hak_registry_bury();
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     home->home_refills++;
     if (ch->stack == NULL)
         bins_begin(heap, cls);
@@ -354,7 +352,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
         if (HAK_UNLIKELY(hak_registry_has_kept()) && hak_heap_pick_locked(home, cls) == NULL) {
             hak_unlock(&home->lock);
             hak_registry_give_kept();
-            hak_lock(&home->lock);
+            home = hak_heap_lock_owner(heap);
         }
         blocks = bins_fill_locked(heap, cls, borrows, zero);
     }
@@ -446,8 +444,7 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     if (ch->stack == NULL) {
         bins_begin(heap, cls);
     } else {
@@ -467,19 +464,19 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
 static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
 {
     hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    struct hak_heap *home = hak_home(heap);
     void *p;
     while (HAK_UNLIKELY(hak_bin_blocks(heap, cls) != 0) &&
            (p = hak_cache_pop(&heap->front, cls * 2u)) != NULL) {
-        hak_unlock(&hak_home(heap)->lock);
+        hak_unlock(&home->lock);
         hak_cache_free_direct(cls, p);
-        hak_lock(&hak_home(heap)->lock);
+        hak_lock(&home->lock);
     }
 }
 
 void hak_cache_flush(struct hak_heap *heap)
 {
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         bins_empty_locked(heap, cls);
         if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
@@ -487,7 +484,7 @@ void hak_cache_flush(struct hak_heap *heap)
     }
     hak_unlock(&home->lock);
     hak_outbox_flush(heap); /* what was in bins, of slabs that were taken over, too */
-    hak_lock(&home->lock);
+    home = hak_heap_lock_owner(heap);
     hak_heap_collect_locked(home);
     hak_unlock(&home->lock);
 }

@@ -39,11 +39,12 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 
 /* What a policy may turn; see struct hak_pool_knobs. */
 struct hak_cache_knobs {
-    _Atomic(uint64_t) spare_bytes;  /* of free blocks in a heap's slabs: see purge.c */
-    _Atomic(uint64_t) idle_ticks;   /* a slab is idle if nothing has changed in it for so long */
-    _Atomic(uint32_t) homes;        /* heaps that have slabs of their own, HAK_HOMES_MOST at most;
-                                     * 0: by the number of processors. See homes.c */
-    _Atomic(uint64_t) refine_slots; /* in a class, from which on the fine one below it is used */
+    _Atomic(uint64_t) spare_bytes; /* of free blocks in a heap's slabs: see purge.c */
+    _Atomic(uint64_t) idle_ticks;  /* a slab is idle if nothing has changed in it for so long */
+    _Atomic(uint32_t) homes;       /* heaps that have slabs of their own, HAK_HOMES_MOST at most;
+                                    * 0: by the number of processors. See homes.c */
+    _Atomic(uint64_t) exchange_blocks; /* so many, sent to others, are weighed: see homes.c */
+    _Atomic(uint64_t) refine_slots;    /* in a class, from which on the fine one below it is used */
     _Atomic(uint16_t) bin_blocks[HAK_CLASSES]; /* a class's first bin of more than the smallest
                                                 * capacity; 0: it grows as it is used */
 };
@@ -160,10 +161,15 @@ struct hak_heap {
      * another heap, whose lock then takes the place of this one's: see homes.c. Changes under
      * both locks. */
     _Atomic(struct hak_heap *) home;
-    uint32_t tag;               /* the heap's own number; front.tag is the home's */
-    _Atomic(unsigned) guests;   /* heaps of which this is the home; these three are written under
-                                   the registry's lock */
-    bool is_home, vacant;       /* has slabs; waits for a thread, as it has guests */
+    uint32_t tag;             /* the heap's own number; front.tag is the home's */
+    _Atomic(unsigned) guests; /* heaps of which this is the home; these three are written under
+                                 the registry's lock */
+    bool is_home, vacant;     /* has slabs; has no thread, but guests */
+    /* Its slabs have gone to this home; those who were here follow when they next come by, and are
+     * its guests until then. NULL: nowhere. Under the lock. */
+    struct hak_heap *moved_to;
+    uint32_t exchanged_blocks;  /* owner: sent to other homes since that was last weighed, and */
+    uint32_t exchange_calls;    /* refills and overflows until then */
     uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
     struct hak_heap *next_heap; /* all heaps; constant once in the list */
     struct hak_heap *next_free; /* under the registry's lock */
@@ -198,7 +204,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[184];
+    char apart[160];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,

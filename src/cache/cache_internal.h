@@ -75,27 +75,18 @@ static inline struct hak_heap *hak_home(const struct hak_heap *heap)
 
 /* The lock that guards the heap's bins and its choice of classes: its home's, which is returned;
  * NULL: what that guards is beyond repair. The home may change until the lock is held. */
-static inline struct hak_heap *hak_heap_lock_home(struct hak_heap *heap)
-{
-    for (;;) {
-        struct hak_heap *home = hak_home(heap);
-        if (!hak_heap_lock_whole(home))
-            return NULL;
-        if (hak_home(heap) == home)
-            return home;
-        hak_unlock(&home->lock);
-    }
-}
+struct hak_heap *hak_heap_lock_home(struct hak_heap *heap);
+/* NULL also when somebody holds the lock. */
+struct hak_heap *hak_heap_try_lock_home(struct hak_heap *heap);
 
-static inline struct hak_heap *hak_heap_try_lock_home(struct hak_heap *heap)
+/* The same for the heap's own thread, which moves on if its home has moved. */
+struct hak_heap *hak_homes_follow_slow_locked(struct hak_heap *heap, struct hak_heap *home);
+
+static inline struct hak_heap *hak_heap_lock_owner(struct hak_heap *heap)
 {
     struct hak_heap *home = hak_home(heap);
-    if (!hak_heap_try_lock_whole(home))
-        return NULL;
-    if (hak_home(heap) == home)
-        return home;
-    hak_unlock(&home->lock);
-    return NULL;
+    hak_lock(&home->lock);
+    return HAK_LIKELY(home->moved_to == NULL) ? home : hak_homes_follow_slow_locked(heap, home);
 }
 
 /* Moves a slab to the list that fits its room, or releases it when no block is in use. */
@@ -211,16 +202,30 @@ void hak_heap_show_kinds_locked(struct hak_heap *heap);
 struct hak_heap *hak_homes_find_locked(struct hak_heap *heap);
 /* The heap has no slabs and its bins are empty. The caller holds no lock; as below. */
 void hak_homes_move_in(struct hak_heap *heap, struct hak_heap *home);
-/* The heap, whose bins are empty, is nobody's guest any more. Returns the home if there is nobody
- * left: its slabs are to be given away. */
-struct hak_heap *hak_homes_leave(struct hak_heap *heap);
-/* The heap's thread has ended. False: it has guests, and waits as it is for the next thread. The
- * registry's lock is held. */
-bool hak_homes_try_close_locked(struct hak_heap *heap);
+/* The heap's thread has ended, and its bins are empty: it is nobody's guest any more. Returns the
+ * heaps that are nobody's home now and may be given away with their slabs: the heap itself, and the
+ * one whose last guest it was; NULL: none. */
+struct hak_homes_left {
+    struct hak_heap *heap, *home;
+};
+struct hak_homes_left hak_homes_leave(struct hak_heap *heap);
+/* The heap's thread frees many blocks of this home's: if they exchange so many that it pays, both
+ * homes become one. */
+void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other);
+/* Homes that became one are not held against threads that begin for ever. */
+void hak_homes_forget(void);
 void hak_homes_fork_child(void);
 
 /* Abandons the heaps whose threads a fork left behind. The caller holds no lock. */
 void hak_registry_bury(void);
+
+/* Both heaps' locks are held. */
+void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
+/* Puts a heap that nobody uses, and that has no slabs, into the list of those. The registry's lock
+ * is held. */
+void hak_registry_free_locked(struct hak_heap *heap);
+/* Puts a home into the list of those that wait for a thread. As above. */
+void hak_registry_wait_locked(struct hak_heap *heap);
 
 /* Heaps of threads that ended are kept as they are, bins and all, for the next threads: see
  * threads.c. */

@@ -13,29 +13,46 @@
  *       home 1's slabs        home 2's slabs
  *
  * A home's thread may end before its guests do. Then the heap waits for the next thread with its
- * slabs; when its last guest goes first, the slabs go to the shared heap. */
+ * slabs; when its last guest goes first, the slabs go to the shared heap.
+ *
+ * Threads that free each other's blocks all the time are better off in one home, where no block is
+ * another's: no messages, and what is free is there for all of them. So a thread that sends more
+ * than a few blocks to another home for each time that it refills or empties a bin makes both homes
+ * one, as long as not too many threads that run at once would share a lock. (Threads that exchange
+ * nothing are better off apart: they wait for each other's locks and cache lines otherwise.) The
+ * slabs move at once, those who were at the home when they next come by. */
 #include "cache/cache_internal.h"
 
-#define HOMES_MANY 32u  /* on many processors one of them each will do */
-#define HOMES_ANYWAY 2u /* so many need not know how many processors there are */
+#define HOMES_MANY 32u    /* on many processors one of them each will do */
+#define HOMES_ANYWAY 2u   /* so many need not know how many processors there are */
+#define HOME_RUNNING 4u   /* threads of one home that run at once, when homes become one */
+#define EXCHANGE_SHARE 4u /* blocks sent, for each time that a bin is refilled or emptied */
 
 /* Under the registry's lock. */
 static struct {
-    unsigned count, most;
+    unsigned count, merged, processors;
     struct hak_heap *of[HAK_HOMES_MOST];
 } homes;
 
-static unsigned homes_most_locked(void)
+static unsigned homes_processors_locked(void)
 {
+    if (homes.processors == 0)
+        homes.processors = hak_os_processors();
+    return homes.processors;
+}
+
+/* Those that became one count as before, so that threads that begin do not make new ones. */
+static bool homes_may_be_more_locked(void)
+{
+    unsigned count = homes.count + homes.merged;
     unsigned set = hak_load_relaxed(&hak_cache_knobs.homes);
+    if (HAK_HARDENED || homes.count == 0 || (set == 0 && count < HOMES_ANYWAY))
+        return true;
     if (set != 0)
-        return (unsigned)hak_min(set, HAK_HOMES_MOST);
-    if (homes.most == 0 && homes.count >= HOMES_ANYWAY) {
-        unsigned processors = hak_os_processors();
-        size_t some = hak_min(processors * 2, HOMES_MANY);
-        homes.most = (unsigned)hak_min(hak_max(processors, some), HAK_HOMES_MOST);
-    }
-    return homes.most == 0 ? HOMES_ANYWAY : homes.most;
+        return count < hak_min(set, HAK_HOMES_MOST);
+    unsigned processors = homes_processors_locked();
+    size_t some = hak_min(processors * 2, HOMES_MANY);
+    return count < hak_min(hak_max(processors, some), HAK_HOMES_MOST);
 }
 
 /* A quarter of a page. NULL: there is no memory for it. */
@@ -58,6 +75,11 @@ static unsigned homes_threads_locked(const struct hak_heap *home)
     return hak_load_relaxed(&home->guests) + !home->vacant;
 }
 
+static void homes_add_guests_locked(struct hak_heap *home, unsigned count)
+{
+    hak_count_owner(&home->guests, count);
+}
+
 /* The one with the fewest threads. Not one that a signal handler which forked has interrupted. */
 static struct hak_heap *homes_choose_locked(void)
 {
@@ -74,13 +96,11 @@ static struct hak_heap *homes_choose_locked(void)
 struct hak_heap *hak_homes_find_locked(struct hak_heap *heap)
 {
     heap->vacant = false;
-    if (heap->is_home || hak_home(heap) != heap) /* kept as it was */
+    if (heap->is_home || hak_home(heap) != heap || heap->moved_to != NULL) /* kept as it was */
         return NULL;
-    struct hak_heap *home = NULL;
-    if (!HAK_HARDENED && homes.count >= homes_most_locked())
-        home = homes_choose_locked();
+    struct hak_heap *home = homes_may_be_more_locked() ? NULL : homes_choose_locked();
     if (home != NULL) {
-        hak_count_owner(&home->guests, 1u);
+        homes_add_guests_locked(home, 1);
         if (heap->arena_used_bytes == 0 && heap->few_stacks == NULL)
             heap->few_stacks = homes_few_stacks_locked();
         return home;
@@ -92,28 +112,50 @@ struct hak_heap *hak_homes_find_locked(struct hak_heap *heap)
     return NULL;
 }
 
-/* Under both locks: whoever looks at the bins holds one of them, and sees under it whether that is
- * the one. Nobody who holds a guest's own lock waits for another. */
-static void homes_change(struct hak_heap *heap, struct hak_heap *home, struct hak_heap *to)
+/* Whoever looks at the bins holds the old home's lock, or the new one's; so does the caller, with
+ * the old one's. */
+static void homes_change_locked(struct hak_heap *heap, struct hak_heap *to)
 {
-    hak_lock(&home->lock);
-    hak_lock(&heap->lock);
     heap->front.tag = to->tag;
-    hak_store_relaxed(&heap->home, to);
-    if (to == home)
-        hak_heap_place_quarters_locked(heap);
-    hak_unlock(&heap->lock);
+    /* ORDER: [heap-home] who finds this under the new home's lock sees what was written under the
+     * old one's */
+    hak_store_release(&heap->home, to);
+}
+
+struct hak_heap *hak_heap_lock_home(struct hak_heap *heap)
+{
+    for (;;) {
+        struct hak_heap *home = hak_home(heap);
+        if (!hak_heap_lock_whole(home))
+            return NULL;
+        if (hak_load_acquire(&heap->home) == home) /* ORDER: [heap-home] */
+            return home;
+        hak_unlock(&home->lock);
+    }
+}
+
+struct hak_heap *hak_heap_try_lock_home(struct hak_heap *heap)
+{
+    struct hak_heap *home = hak_home(heap);
+    if (!hak_heap_try_lock_whole(home))
+        return NULL;
+    if (hak_load_acquire(&heap->home) == home) /* ORDER: [heap-home] */
+        return home;
     hak_unlock(&home->lock);
+    return NULL;
 }
 
 void hak_homes_move_in(struct hak_heap *heap, struct hak_heap *home)
 {
-    homes_change(heap, home, home);
+    hak_lock(&heap->lock);
+    hak_heap_place_quarters_locked(heap);
+    homes_change_locked(heap, home);
+    hak_unlock(&heap->lock);
 }
 
 static void homes_remove_locked(struct hak_heap *home)
 {
-    home->is_home = home->vacant = false;
+    home->is_home = false;
     for (unsigned i = 0; i < homes.count; i++)
         if (homes.of[i] == home)
             homes.of[i--] = homes.of[--homes.count];
@@ -133,40 +175,154 @@ static void homes_forget_vacant_locked(const struct hak_heap *home)
             h->next_free = home->next_free;
 }
 
-struct hak_heap *hak_homes_leave(struct hak_heap *heap)
+/* --- two homes become one --- */
+
+/* Both homes' locks and the registry's are held. */
+static bool homes_may_merge_locked(const struct hak_heap *a, const struct hak_heap *b)
 {
-    struct hak_heap *home = hak_home(heap);
-    if (home == heap)
-        return NULL;
-    homes_change(heap, home, heap);
-    hak_lock(&hak_registry.lock);
-    hak_count_owner(&home->guests, -1u);
-    bool empty = hak_load_relaxed(&home->guests) == 0 && home->vacant;
-    if (empty) {
-        homes_forget_vacant_locked(home);
-        homes_remove_locked(home);
-    }
-    hak_unlock(&hak_registry.lock);
-    return empty ? home : NULL;
+    if (HAK_HARDENED || hak_load_relaxed(&hak_cache_knobs.homes) != 0 || !a->is_home ||
+        !b->is_home || a->moved_to != NULL || b->moved_to != NULL)
+        return false;
+    unsigned threads = 0;
+    for (unsigned i = 0; i < homes.count; i++)
+        threads += homes_threads_locked(homes.of[i]);
+    size_t for_each = hak_max(threads / homes_processors_locked(), 1);
+    return homes_threads_locked(a) + homes_threads_locked(b) <= HOME_RUNNING * for_each;
 }
 
-bool hak_homes_try_close_locked(struct hak_heap *heap)
+/* Both homes' locks are held. */
+static bool homes_try_merge_locked(struct hak_heap *to, struct hak_heap *from)
 {
+    hak_lock(&hak_registry.lock);
+    bool may = homes_may_merge_locked(to, from);
+    if (may) {
+        homes_remove_locked(from);
+        if (from->vacant)
+            homes_forget_vacant_locked(from);
+        homes.merged++;
+        homes_add_guests_locked(to, homes_threads_locked(from));
+        from->moved_to = to;
+    }
+    hak_unlock(&hak_registry.lock);
+    if (may)
+        hak_heap_move_slabs_locked(from, to);
+    return may;
+}
+
+/* Of two homes the older one stays; so locks are always taken in the same order. */
+static void homes_merge(struct hak_heap *a, struct hak_heap *b)
+{
+    struct hak_heap *to = a->tag < b->tag ? a : b;
+    struct hak_heap *from = to == a ? b : a;
+    if (!hak_heap_lock_whole(to))
+        return;
+    bool merged = false;
+    if (hak_heap_lock_whole(from)) {
+        merged = homes_try_merge_locked(to, from);
+        hak_unlock(&from->lock);
+    }
+    hak_unlock(&to->lock);
+    if (merged)
+        hak_inbox_forward_any(from); /* what was sent before the slabs had their new owner */
+}
+
+void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other)
+{
+    uint32_t calls =
+        (uint32_t)(hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains));
+    uint32_t blocks = heap->exchanged_blocks, since = calls - heap->exchange_calls;
+    heap->exchange_calls = calls;
+    heap->exchanged_blocks = 0;
+    if (blocks / EXCHANGE_SHARE >= since && other != NULL && other != hak_home(heap))
+        homes_merge(hak_home(heap), other);
+}
+
+void hak_homes_forget(void)
+{
+    hak_lock(&hak_registry.lock);
+    homes.merged /= 2;
+    hak_unlock(&hak_registry.lock);
+}
+
+/* Nobody is to follow any more, and the heap's own thread is elsewhere or ended. */
+static void homes_done_moving_locked(struct hak_heap *home)
+{
+    home->moved_to = NULL;
+    if (home->vacant)
+        hak_registry_free_locked(home);
+    home->vacant = false;
+}
+
+struct hak_heap *hak_homes_follow_slow_locked(struct hak_heap *heap, struct hak_heap *home)
+{
+    while (home->moved_to != NULL) {
+        struct hak_heap *to = home->moved_to;
+        homes_change_locked(heap, to);
+        hak_lock(&hak_registry.lock);
+        if (home != heap)
+            homes_add_guests_locked(home, -1u);
+        if (hak_load_relaxed(&home->guests) == 0 && (home->vacant || hak_home(home) != home))
+            homes_done_moving_locked(home);
+        hak_unlock(&hak_registry.lock);
+        hak_unlock(&home->lock);
+        hak_lock(&to->lock);
+        home = to;
+    }
+    return home;
+}
+
+/* --- ends --- */
+
+static struct hak_heap *homes_leave_guest_locked(struct hak_heap *heap, struct hak_heap *home)
+{
+    homes_change_locked(heap, heap);
+    homes_add_guests_locked(home, -1u);
+    if (hak_load_relaxed(&home->guests) != 0 || !home->vacant)
+        return NULL;
+    homes_forget_vacant_locked(home);
+    homes_remove_locked(home);
+    home->vacant = false;
+    return home;
+}
+
+struct hak_homes_left hak_homes_leave(struct hak_heap *heap)
+{
+    struct hak_homes_left left = {heap, NULL};
+    struct hak_heap *home = hak_heap_lock_owner(heap);
+    hak_lock(&hak_registry.lock);
+    if (home != heap)
+        left.home = homes_leave_guest_locked(heap, home);
     heap->vacant = hak_load_relaxed(&heap->guests) != 0;
-    if (!heap->vacant && heap->is_home)
+    if (heap->vacant) {
+        left.heap = NULL;
+        if (home == heap)
+            hak_registry_wait_locked(heap);
+    } else {
+        heap->moved_to = NULL;
         homes_remove_locked(heap);
-    return !heap->vacant;
+    }
+    hak_unlock(&hak_registry.lock);
+    hak_unlock(&home->lock);
+    return left;
 }
 
 void hak_homes_fork_child(void)
 {
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_store_relaxed(&h->guests, 0u);
+        if (h->moved_to != NULL && hak_load_relaxed(&h->moved_to->lost)) {
+            h->moved_to = NULL; /* what it had is lost, and it begins anew */
+            h->is_home = true;
+        }
+    }
     homes.count = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         bool lost = hak_load_relaxed(&h->lost); /* and nobody will end what it began */
-        if (hak_home(h) != h && !lost)
-            hak_count_owner(&hak_home(h)->guests, 1u);
+        struct hak_heap *home = hak_home(h);
+        if (home != h && !lost)
+            homes_add_guests_locked(home, 1);
+        for (; home->moved_to != NULL && !lost; home = home->moved_to)
+            homes_add_guests_locked(home->moved_to, 1);
         h->is_home &= !lost;
         if (h->is_home && homes.count < HAK_HOMES_MOST)
             homes.of[homes.count++] = h;

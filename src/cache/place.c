@@ -56,8 +56,7 @@ void hak_cache_note_size(struct hak_heap *heap, unsigned cls, size_t size_bytes)
         *wants = (uint8_t)(*wants - hak_min(*wants, NARROW_AGAINST));
     } else if (++*wants == NARROW_WANTS) {
         *wants = 0;
-        struct hak_heap *home = hak_home(heap);
-        hak_lock(&home->lock);
+        struct hak_heap *home = hak_heap_lock_owner(heap);
         place_move_locked(heap, cls, hak_tables.tiny_kind, hak_tables.narrow_kind);
         hak_unlock(&home->lock);
     }

@@ -228,6 +228,7 @@ static void outbox_send(struct hak_heap *heap, struct hak_outbox *o)
     struct hak_message *m = o->message;
     m->free = o->free;
     hak_count_owner(&heap->stats.remote_frees, (uint64_t)(HAK_MESSAGE_BLOCKS - o->free));
+    heap->exchanged_blocks += HAK_MESSAGE_BLOCKS - o->free;
     hak_count_owner(&heap->stats.remote_sends, 1u);
     *o = (struct hak_outbox){0};
     struct hak_heap *owner = remote_send_any(m);
@@ -290,8 +291,7 @@ static bool outbox_may_adopt_locked(const struct hak_heap *heap)
 
 static HAK_COLD void outbox_adopt(struct hak_heap *heap, const struct hak_outbox *o)
 {
-    struct hak_heap *orphans = hak_orphans, *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *orphans = hak_orphans, *home = hak_heap_lock_owner(heap);
     if (outbox_may_adopt_locked(home) && hak_heap_try_lock_whole(orphans)) {
         for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS && outbox_may_adopt_locked(home); i++) {
             size_t slot = hak_slot_of(o->message->blocks[i]);
@@ -310,6 +310,9 @@ void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
     unsigned cls = (entry & HAK_KIND_MASK) / 2;
     hak_block_checked_index(cls, p);
+    const struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
+    if (HAK_UNLIKELY(heap->exchanged_blocks >= hak_load_relaxed(&hak_cache_knobs.exchange_blocks)))
+        hak_homes_weigh_owner(heap, hak_load_acquire(&s->owner)); /* ORDER: [slab-owner] */
     const struct hak_outbox *o = hak_outbox_of(heap, entry);
     if (HAK_UNLIKELY(o->tag == hak_orphans->tag >> HAK_TAG_SHIFT))
         outbox_adopt(heap, o);

@@ -198,7 +198,7 @@ HAK_COLD struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum 
     return heap->group_heaps[group - 1];
 }
 
-static void threads_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
+void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to)
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(from, cls)) < HAK_CLASSES; cls++) {
         for (unsigned list = 0; list < HAK_LISTS; list++) {
@@ -253,7 +253,7 @@ static void threads_give_slabs(struct hak_heap *heap)
     struct hak_heap *orphans = threads_orphans_for(heap);
     hak_lock(&heap->lock);
     hak_lock(&orphans->lock);
-    threads_move_slabs_locked(heap, orphans);
+    hak_heap_move_slabs_locked(heap, orphans);
     hak_unlock(&orphans->lock);
     hak_unlock(&heap->lock);
     hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
@@ -267,32 +267,36 @@ static void registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_hea
     hak_store_relaxed(list, heap);
 }
 
+void hak_registry_wait_locked(struct hak_heap *heap)
+{
+    registry_put_locked(&hak_registry.vacant, heap);
+}
+
+void hak_registry_free_locked(struct hak_heap *heap)
+{
+    registry_put_locked(&hak_registry.free, heap);
+}
+
 static void registry_free_heap(struct hak_heap *heap)
 {
+    if (heap == NULL)
+        return;
     threads_give_slabs(heap);
     hak_lock(&hak_registry.lock);
-    registry_put_locked(&hak_registry.free, heap);
+    hak_registry_free_locked(heap);
     hak_unlock(&hak_registry.lock);
 }
 
 static void registry_give_heap(struct hak_heap *heap)
 {
     hak_cache_flush(heap);
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     threads_begin_anew_locked(heap);
     hak_heap_free_messages_owner_locked(heap);
     hak_unlock(&home->lock);
-    home = hak_homes_leave(heap);
-    hak_lock(&hak_registry.lock);
-    bool closed = hak_homes_try_close_locked(heap);
-    if (!closed)
-        registry_put_locked(&hak_registry.vacant, heap);
-    hak_unlock(&hak_registry.lock);
-    if (closed)
-        registry_free_heap(heap);
-    if (home != NULL)
-        registry_free_heap(home);
+    struct hak_homes_left left = hak_homes_leave(heap);
+    registry_free_heap(left.heap);
+    registry_free_heap(left.home);
 }
 
 static void registry_give_oldest_kept(void)
@@ -323,8 +327,7 @@ static size_t threads_bin_bytes(struct hak_heap *heap)
 /* What a heap that is kept may hold: little, as its bins may pin a slab with each block. */
 static bool threads_try_begin_anew(struct hak_heap *heap)
 {
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
+    struct hak_heap *home = hak_heap_lock_owner(heap);
     bool is_small = home->slab_bytes <= KEPT_MOST_BYTES ||
                     (home != heap && threads_bin_bytes(heap) <= KEPT_MOST_BIN_BYTES);
     if (is_small)
@@ -374,8 +377,10 @@ void hak_cache_tick_any(void)
     static _Atomic(uint32_t) ticks;
     bool look_for_idle =
         hak_add_relaxed(&ticks, 1u) % hak_load_relaxed(&hak_cache_knobs.idle_ticks) == 0;
-    if (look_for_idle)
+    if (look_for_idle) {
         hak_heap_forget_regret();
+        hak_homes_forget();
+    }
     if (hak_registry_has_kept())
         registry_give_oldest_kept();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {

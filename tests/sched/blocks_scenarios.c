@@ -546,6 +546,92 @@ static void visits_run(unsigned who)
     }
 }
 
+/* --- two homes become one: heap 1 and its guest, heap 3, come to heap 0 and its guest, heap 2 ---
+ */
+
+static struct hak_heap *first, *second;
+
+static void merge(struct hak_heap *heap)
+{
+    heap->exchanged_blocks = UINT16_MAX;
+    hak_homes_weigh_owner(heap, first);
+}
+
+static void merge_setup(void)
+{
+    homes_start(3);
+    give(4, BIG);
+    given[4] = blocks_allocate(blocks_enter(1), BIG);
+    given[5] = blocks_allocate(blocks_enter(1), BIG);
+    second = blocks_enter(1);
+    first = blocks_enter(0);
+}
+
+static void merge_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    if (who == 1) {
+        blocks_free(heap, given[0]);
+        hak_outbox_flush(heap);
+        merge(heap);
+        blocks_free(heap, given[1]);
+        blocks_free(heap, blocks_allocate(heap, BIG));
+        hak_cache_flush(heap);
+        return;
+    }
+    blocks_free(heap, given[2 + who / 2]);
+    blocks_free(heap, given[4 + who / 2]);
+    hak_outbox_flush(heap);
+    blocks_free(heap, blocks_allocate(heap, BIG));
+    if (who == 2)
+        blocks_leave_for_good(2);
+}
+
+static void follow_setup(void)
+{
+    homes_start(4);
+    give(2, BIG);
+    given[2] = blocks_allocate(blocks_enter(1), BIG);
+    given[3] = blocks_allocate(blocks_enter(3), BIG);
+    given[4] = blocks_allocate(blocks_enter(3), BIG);
+    blocks_leave_for_good(2);
+    first = blocks_enter(0);
+}
+
+static void follow_run(unsigned who)
+{
+    static const unsigned heap_of[] = {0, 1, 3};
+    struct hak_heap *heap = blocks_enter(heap_of[who]);
+    if (who == 1)
+        merge(heap);
+    blocks_free(heap, given[who]);
+    if (who != 2)
+        blocks_free(heap, given[3 + who]);
+    if (who != 0)
+        blocks_free(heap, blocks_allocate(heap, BIG));
+    blocks_leave_for_good(heap_of[who]);
+    if (who != 2)
+        return;
+    heap = blocks_begin(2);
+    blocks_free(heap, blocks_allocate(heap, BIG));
+}
+
+/* Both at once. */
+static void cross_run(unsigned who)
+{
+    struct hak_heap *heap = blocks_enter(who);
+    blocks_free(heap, given[who == 0 ? 4 : who]);
+    hak_outbox_flush(heap);
+    if (who == 0) {
+        heap->exchanged_blocks = UINT16_MAX;
+        hak_homes_weigh_owner(heap, second);
+    } else if (who == 1) {
+        merge(heap);
+    }
+    blocks_free(heap, blocks_allocate(heap, BIG));
+    hak_cache_flush(heap);
+}
+
 const struct scenario blocks_scenarios[] = {
     {"blocks_freers", "two threads free the blocks of a third that runs", 3, freers_setup,
      freers_run, blocks_between, blocks_verify},
@@ -582,6 +668,12 @@ const struct scenario blocks_scenarios[] = {
     {"blocks_guests", "two threads share a heap's slabs, a third frees into them", 3, guests_setup,
      guests_run, blocks_between, blocks_verify},
     {"blocks_homes", "a home's thread and its guest end, another begins", 3, homes_setup, homes_run,
+     blocks_between, blocks_verify},
+    {"blocks_merge", "two homes become one while others free into both", 3, merge_setup, merge_run,
+     blocks_between, blocks_verify},
+    {"blocks_cross", "both homes are found to be better off as one at once", 3, merge_setup,
+     cross_run, blocks_between, blocks_verify},
+    {"blocks_follow", "the same; threads of both end, and one begins", 3, follow_setup, follow_run,
      blocks_between, blocks_verify},
     {"blocks_visits", "a guest comes and goes while another looks at all heaps", 3, visits_setup,
      visits_run, blocks_between, blocks_verify},

@@ -288,11 +288,11 @@ MISTAKES = (
     Mistake("locks_in_two_orders", "the tick waits for the next heap's lock while it holds one", "cache/threads.c", ((
         """    hak_lock(&heap->lock);
     hak_lock(&orphans->lock);
-    threads_move_slabs_locked(heap, orphans);
+    hak_heap_move_slabs_locked(heap, orphans);
 """,
         """    hak_lock(&orphans->lock);
     hak_lock(&heap->lock);
-    threads_move_slabs_locked(heap, orphans);
+    hak_heap_move_slabs_locked(heap, orphans);
 """), (
             """        threads_add_usage_locked(h, out, class_bin_blocks);
         hak_unlock(&home->lock);
@@ -321,20 +321,36 @@ MISTAKES = (
                 "        if (HAK_UNLIKELY(hak_load_relaxed(&map[slot]) == 0 && entry != 0)) {\n"),),
             "blocks_takeover"),
     Mistake("home_changed_behind_backs", "a thread becomes a guest while somebody looks at its bins", "cache/homes.c", ((
-        "    hak_lock(&heap->lock);\n    heap->front.tag", "    heap->front.tag"), (
-            "    hak_unlock(&heap->lock);\n    hak_unlock(&home->lock);\n", "    hak_unlock(&home->lock);\n")),
-            "blocks_visits"),
+        """    hak_lock(&heap->lock);
+    hak_heap_place_quarters_locked(heap);
+    homes_change_locked(heap, home);
+    hak_unlock(&heap->lock);
+""", """    hak_heap_place_quarters_locked(heap);
+    homes_change_locked(heap, home);
+"""),), "blocks_visits"),
+    Mistake("merged_inbox_stays", "what was sent to a home before it became a part of another is not sent on", "cache/homes.c", ((
+        "    if (merged)\n        hak_inbox_forward_any(from);", "    if (!merged)\n        hak_inbox_forward_any(from);"),),
+            "blocks_merge"),
+    Mistake("merged_behind_backs", "slabs move to another home without its lock", "cache/homes.c", ((
+        """    if (!hak_heap_lock_whole(to))
+        return;
+    bool merged = false;
+""", """    bool merged = false;
+"""), ("    hak_unlock(&to->lock);\n    if (merged)", "    if (merged)")), "blocks_merge"),
+    Mistake("merged_in_two_orders", "of two homes that become one the thread's own is locked first", "cache/homes.c", ((
+        "    if (!hak_heap_lock_whole(to))\n        return;\n    bool merged = false;\n    if (hak_heap_lock_whole(from)) {",
+        "    if (!hak_heap_lock_whole(a))\n        return;\n    bool merged = false;\n    if (hak_heap_lock_whole(b)) {"),),
+            "blocks_cross"),
+    Mistake("followers_forgotten", "a home that has moved is used again although threads are to follow", "cache/homes.c", ((
+        "    heap->vacant = hak_load_relaxed(&heap->guests) != 0;\n    if (heap->vacant) {",
+        "    heap->vacant = hak_load_relaxed(&heap->guests) != 0;\n    if (home != heap)\n        heap->vacant = false;\n    if (heap->vacant) {"),),
+            "blocks_follow"),
     Mistake("filled_under_its_own_lock", "a guest fills its bins under its own lock, not its home's", "cache/bins.c", ((
-        """    hak_registry_bury();
-    struct hak_heap *home = hak_home(heap);
-    hak_lock(&home->lock);
-""",
-        """    hak_registry_bury();
-    struct hak_heap *home = heap;
-    hak_lock(&home->lock);
-"""),), "blocks_guests"),
+        "    hak_registry_bury();\n    struct hak_heap *home = hak_heap_lock_owner(heap);\n",
+        "    hak_registry_bury();\n    struct hak_heap *home = heap;\n    hak_lock(&home->lock);\n"),), "blocks_guests"),
     Mistake("home_waits_in_two_lists", "a home whose last guest leaves waits for a thread in two lists", "cache/homes.c", ((
-        "        homes_forget_vacant_locked(home);\n", ""),), "blocks_homes"),
+        "    homes_forget_vacant_locked(home);\n    homes_remove_locked(home);\n    home->vacant = false;\n",
+        "    homes_remove_locked(home);\n    home->vacant = false;\n"),), "blocks_homes"),
     Mistake("started_twice", "the first calls of two threads both start the process", "heap/start.c", ((
         "    bool done = hak_load_relaxed(&start.done);\n",
         "    bool done = false;\n"),), "other_start"),

@@ -15,6 +15,7 @@ static char *blocks[MANY];
 static inline void start_two(void)
 {
     start();
+    hak_store_relaxed(&hak_cache_knobs.exchange_blocks, UINT64_MAX); /* they stay apart */
     owner = open_thread();
     other = open_thread();
 }

@@ -1,47 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * Unit tests: cache: homes: among many threads several use the slabs of one. */
-#include "cache_support.h"
-
-enum { MANY = 4000 };
-static char *blocks[MANY];
-
-static struct hak_heap *home_of(const struct hak_heap *heap)
-{
-    return hak_load_relaxed(&heap->home);
-}
-
-static struct hak_heap *owner_of(const void *p)
-{
-    return hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)))->owner);
-}
-
-static void allocate_many(struct hak_heap *heap, unsigned cls, unsigned from, unsigned to)
-{
-    hak_self = &heap->front;
-    for (unsigned i = from; i < to; i++)
-        mark(blocks[i] = allocate(heap, cls), hak_class(cls)->size_bytes, i);
-}
-
-static void release_many(struct hak_heap *heap, unsigned from, unsigned to)
-{
-    hak_self = &heap->front;
-    for (unsigned i = from; i < to; i++) {
-        MUST(is_marked(blocks[i], hak_class(class_of_block(blocks[i]))->size_bytes, i));
-        release(heap, blocks[i]);
-    }
-}
-
-/* Two homes; heap 2 is a guest of the first, heap 3 of the second. */
-static struct hak_heap *heaps[4];
-
-static void start_four(void)
-{
-    start();
-    fake_os_set_processors(1);
-    for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
-        heaps[i] = open_thread();
-}
+ * Unit tests of cache: homes: among many threads several use the slabs of one. */
+#include "homes_support.h"
 
 static void so_many_threads_have_slabs_of_their_own(unsigned processors, unsigned homes)
 {
@@ -282,11 +242,6 @@ static void usage_adds_up_with_guests(void **state)
 }
 
 /* --- fork --- */
-
-static void become_another_thread(struct hak_heap *heap)
-{
-    hak_store_relaxed(&heap->thread, (uintptr_t)8);
-}
 
 static void a_forked_child_gives_the_guests_of_lost_threads_up(void **state)
 {
