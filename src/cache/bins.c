@@ -6,7 +6,8 @@
  * A bin grows when overflows are followed by underflows: the blocks that it could not hold were
  * wanted again. The more bytes it may hold already, the more such turns it takes. A thread that
  * only allocates gets larger batches too, after every 16 refills, but only up to 16 KiB; so does
- * one that only frees (what others of its home allocate, perhaps), after every 16 overflows. */
+ * one that only frees, in a home of several, after every 16 overflows. (Of a thread by itself
+ * larger bins keep slabs from becoming empty: cxx_maps 1.18 of the memory, in the same time.) */
 #include "cache/cache_internal.h"
 #include "os/probes.h"
 #include "os/trace.h"
@@ -451,7 +452,8 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         hak_heap_drain_locked(heap, cls, ch->overflowed ? ch->capacity : ch->batch);
         ch->overflowed = true;
         ch->volume = 0;
-        if (++ch->falls % BIN_VOLUME_REFILLS == 0 && hak_bin_blocks(heap, cls) == 0)
+        if (++ch->falls % BIN_VOLUME_REFILLS == 0 && hak_bin_blocks(heap, cls) == 0 &&
+            hak_home_is_shared(home))
             bins_grow(heap, cls, bins_volume_bytes_locked(heap));
         hak_count_owner(&heap->stats.drains, 1u);
     }

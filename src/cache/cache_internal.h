@@ -73,6 +73,11 @@ static inline struct hak_heap *hak_home(const struct hak_heap *heap)
     return hak_load_relaxed(&heap->home);
 }
 
+static inline bool hak_home_is_shared(const struct hak_heap *home)
+{
+    return hak_load_relaxed(&home->guests) != 0;
+}
+
 /* The lock that guards the heap's bins and its choice of classes: its home's, which is returned;
  * NULL: what that guards is beyond repair. The home may change until the lock is held. */
 struct hak_heap *hak_heap_lock_home(struct hak_heap *heap);

@@ -196,7 +196,7 @@ void hak_heap_collect_locked(struct hak_heap *heap)
 void hak_heap_collect_owner_locked(struct hak_heap *heap)
 {
     struct hak_heap *home = hak_home(heap);
-    inbox_collect_locked(home, hak_load_relaxed(&home->guests) == 0 ? heap : NULL);
+    inbox_collect_locked(home, hak_home_is_shared(home) ? NULL : heap);
 }
 
 bool hak_heap_try_collect_any(struct hak_heap *heap)
