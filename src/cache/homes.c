@@ -214,6 +214,8 @@ static void homes_merge(struct hak_heap *a, struct hak_heap *b)
 {
     struct hak_heap *to = a->tag < b->tag ? a : b;
     struct hak_heap *from = to == a ? b : a;
+    if (hak_lock_is_mine(&a->lock) || hak_lock_is_mine(&b->lock))
+        return; /* a signal handler forked while it was held */
     if (!hak_heap_lock_whole(to))
         return;
     bool merged = false;
@@ -321,7 +323,7 @@ void hak_homes_fork_child(void)
         struct hak_heap *home = hak_home(h);
         if (home != h && !lost)
             homes_add_guests_locked(home, 1);
-        for (; home->moved_to != NULL && !lost; home = home->moved_to)
+        for (; home->moved_to != NULL && !lost && !h->vacant; home = home->moved_to)
             homes_add_guests_locked(home->moved_to, 1);
         h->is_home &= !lost;
         if (h->is_home && homes.count < HAK_HOMES_MOST)

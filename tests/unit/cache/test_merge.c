@@ -169,6 +169,36 @@ static void who_was_to_follow_to_a_lost_home_stays(void **state)
     assert_int_equal(hak_load_relaxed(&heaps[1]->slabs), 1);
 }
 
+static void an_ended_home_that_others_are_to_follow_is_nobodys_guest_in_a_child(void **state)
+{
+    (void)state;
+    start_four();
+    allocate_many(heaps[3], 5, 1000, 1100);
+    exchange(heaps[0], heaps[1]);
+    close_thread(heaps[1]);
+    assert_int_equal(heaps[0]->guests, 2);
+    assert_false(hak_cache_fork_child(heaps[3]));
+    assert_int_equal(heaps[0]->guests, 2); /* heap 2, and heap 3, which is to follow */
+    assert_int_equal(heaps[1]->guests, 1);
+}
+
+static void a_home_that_a_signal_handler_interrupted_does_not_move(void **state)
+{
+    (void)state;
+    start_four();
+    struct hak_heap *const held[] = {heaps[0], heaps[1]};
+    for (unsigned i = 0; i < 2; i++) {
+        hak_lock(&held[i]->lock); /* by this thread */
+        heaps[1]->exchanged_blocks = UINT16_MAX;
+        hak_homes_weigh_owner(heaps[1], heaps[0]);
+        assert_null(heaps[1]->moved_to);
+        hak_unlock(&held[i]->lock);
+    }
+    heaps[1]->exchanged_blocks = UINT16_MAX;
+    hak_homes_weigh_owner(heaps[1], heaps[0]);
+    assert_ptr_equal(heaps[1]->moved_to, heaps[0]);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(those_that_exchange_blocks_come_to_one_home),
     cmocka_unit_test(the_older_home_stays),
@@ -178,6 +208,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_home_that_has_moved_is_free_when_all_have_followed),
     cmocka_unit_test(a_home_without_a_thread_moves_too),
     cmocka_unit_test(merges_are_not_held_against_new_threads_for_ever),
+    cmocka_unit_test(an_ended_home_that_others_are_to_follow_is_nobodys_guest_in_a_child),
+    cmocka_unit_test(a_home_that_a_signal_handler_interrupted_does_not_move),
     cmocka_unit_test(who_was_to_follow_to_a_lost_home_stays),
 };
 UNIT_MAIN(tests)
