@@ -27,6 +27,7 @@
 #define HOMES_ANYWAY 2u   /* so many need not know how many processors there are */
 #define HOME_RUNNING 4u   /* threads of one home that run at once, when homes become one */
 #define EXCHANGE_SHARE 4u /* blocks sent, for each time that a bin is refilled or emptied */
+#define EXCHANGE_REFUSED_MOST 10u
 
 /* Under the registry's lock. */
 static struct {
@@ -209,15 +210,16 @@ static bool homes_try_merge_locked(struct hak_heap *to, struct hak_heap *from)
     return may;
 }
 
-/* Of two homes the older one stays; so locks are always taken in the same order. */
-static void homes_merge(struct hak_heap *a, struct hak_heap *b)
+/* Of two homes the older one stays; so locks are always taken in the same order. False: they stay
+ * apart. */
+static bool homes_try_merge(struct hak_heap *a, struct hak_heap *b)
 {
     struct hak_heap *to = a->tag < b->tag ? a : b;
     struct hak_heap *from = to == a ? b : a;
     if (hak_lock_is_mine(&a->lock) || hak_lock_is_mine(&b->lock))
-        return; /* a signal handler forked while it was held */
+        return false; /* a signal handler forked while it was held */
     if (!hak_heap_lock_whole(to))
-        return;
+        return false;
     bool merged = false;
     if (hak_heap_lock_whole(from)) {
         merged = homes_try_merge_locked(to, from);
@@ -226,6 +228,7 @@ static void homes_merge(struct hak_heap *a, struct hak_heap *b)
     hak_unlock(&to->lock);
     if (merged)
         hak_inbox_forward_any(from); /* what was sent before the slabs had their new owner */
+    return merged;
 }
 
 void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other)
@@ -235,8 +238,11 @@ void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other)
     uint32_t blocks = heap->exchanged_blocks, since = calls - heap->exchange_calls;
     heap->exchange_calls = calls;
     heap->exchanged_blocks = 0;
-    if (blocks / EXCHANGE_SHARE >= since && other != NULL && other != hak_home(heap))
-        homes_merge(hak_home(heap), other);
+    if (blocks / EXCHANGE_SHARE < since || other == NULL || other == hak_home(heap))
+        return;
+    bool merged = homes_try_merge(hak_home(heap), other);
+    heap->exchange_refused =
+        (uint8_t)(merged ? 0 : hak_min(heap->exchange_refused + 1u, EXCHANGE_REFUSED_MOST));
 }
 
 void hak_homes_forget(void)

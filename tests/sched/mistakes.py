@@ -333,13 +333,13 @@ MISTAKES = (
             "blocks_merge"),
     Mistake("merged_behind_backs", "slabs move to another home without its lock", "cache/homes.c", ((
         """    if (!hak_heap_lock_whole(to))
-        return;
+        return false;
     bool merged = false;
 """, """    bool merged = false;
 """), ("    hak_unlock(&to->lock);\n    if (merged)", "    if (merged)")), "blocks_merge"),
     Mistake("merged_in_two_orders", "of two homes that become one the thread's own is locked first", "cache/homes.c", ((
-        "    if (!hak_heap_lock_whole(to))\n        return;\n    bool merged = false;\n    if (hak_heap_lock_whole(from)) {",
-        "    if (!hak_heap_lock_whole(a))\n        return;\n    bool merged = false;\n    if (hak_heap_lock_whole(b)) {"),),
+        "    if (!hak_heap_lock_whole(to))\n        return false;\n    bool merged = false;\n    if (hak_heap_lock_whole(from)) {",
+        "    if (!hak_heap_lock_whole(a))\n        return false;\n    bool merged = false;\n    if (hak_heap_lock_whole(b)) {"),),
             "blocks_cross"),
     Mistake("followers_forgotten", "a home that has moved is used again although threads are to follow", "cache/homes.c", ((
         "    heap->vacant = hak_load_relaxed(&heap->guests) != 0;\n    if (heap->vacant) {",

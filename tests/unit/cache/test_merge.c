@@ -93,6 +93,10 @@ static void no_more_become_one_than_may_share_a_lock(void **state)
         assert_true((home_of(other) == first) == (i < 3));
     }
     assert_int_equal(first->guests, 3);
+    struct hak_heap *last = open_thread(); /* asks less often, the more often it was for nothing */
+    for (unsigned i = 0; i < 100; i++)
+        exchange(first, last);
+    assert_in_range(last->exchange_refused, 5, 8);
 }
 
 static void a_home_that_has_moved_is_free_when_all_have_followed(void **state)
