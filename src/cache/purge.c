@@ -86,6 +86,8 @@ static bool purge_is_idle(struct hak_slab *s)
 static size_t purge_slabs_locked(struct hak_heap *heap, bool idle_only, unsigned least_pages)
 {
     size_t bytes = 0;
+    if (hak_load_relaxed(&heap->slabs) == 0)
+        return 0; /* what else it knows, a guest, is guarded by its home's lock */
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++)
         for (unsigned list = 0; list < HAK_LIST_FULL; list++)
             for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)

@@ -150,15 +150,16 @@ static void remote_done_locked(struct hak_heap *heap, struct hak_meta_free *m)
 
 void hak_heap_free_messages_owner_locked(struct hak_heap *heap)
 {
+    struct hak_heap *home = hak_home(heap);
     struct hak_meta_free *m = heap->spare_messages;
     heap->spare_messages = NULL;
     heap->spare_wanted = 0;
     while (m != NULL) {
         struct hak_meta_free *next = m->next;
-        remote_done_locked(heap, m);
+        remote_done_locked(home, m);
         m = next;
     }
-    remote_give_back_locked(heap);
+    remote_give_back_locked(home);
 }
 
 /* All of its cache lines are on their way at once while the message before is looked through: they

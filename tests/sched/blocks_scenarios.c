@@ -542,6 +542,7 @@ static void visits_run(unsigned who)
         blocks_free(heap, given[2]);
         hak_cache_usage(&usage);
         hak_cache_watch(HAK_WATCHER_SITES, (struct hak_class_set){{0}});
+        hak_cache_purge();
         hak_outbox_flush(heap);
     }
 }

@@ -345,6 +345,10 @@ MISTAKES = (
         "    heap->vacant = hak_load_relaxed(&heap->guests) != 0;\n    if (heap->vacant) {",
         "    heap->vacant = hak_load_relaxed(&heap->guests) != 0;\n    if (home != heap)\n        heap->vacant = false;\n    if (heap->vacant) {"),),
             "blocks_follow"),
+    Mistake("purged_under_its_own_lock", "whoever gives pages back looks at a guest's classes under the guest's own lock",
+            "cache/purge.c", ((
+                "    if (hak_load_relaxed(&heap->slabs) == 0)\n        return 0;",
+                "    if (heap == NULL)\n        return 0;"),), "blocks_visits"),
     Mistake("filled_under_its_own_lock", "a guest fills its bins under its own lock, not its home's", "cache/bins.c", ((
         "    hak_registry_bury();\n    struct hak_heap *home = hak_heap_lock_owner(heap);\n",
         "    hak_registry_bury();\n    struct hak_heap *home = heap;\n    hak_lock(&home->lock);\n"),), "blocks_guests"),
