@@ -445,6 +445,10 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    /* The bin may have room: another thread has made the block's home one with this thread's since
+     * the fast path took the block for another's. */
+    if (HAK_UNLIKELY(hak_cache_push(&heap->front, cls * 2u, p)))
+        return;
     struct hak_heap *home = hak_heap_lock_owner(heap);
     if (ch->stack == NULL) {
         bins_begin(heap, cls);

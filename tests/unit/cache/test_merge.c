@@ -47,6 +47,24 @@ static void those_that_exchange_blocks_come_to_one_home(void **state)
     assert_nothing_held();
 }
 
+/* Another thread makes both homes one when this thread has found that a block is another's, and
+ * before it looks again. */
+static void a_block_that_becomes_ones_own_while_it_is_freed_finds_room_in_the_bin(void **state)
+{
+    (void)state;
+    start_four();
+    unsigned cls = hak_class_of(64);
+    allocate_many(heaps[0], cls, 0, 10);
+    unsigned in_bin = hak_bin_blocks(heaps[0], cls);
+    hak_cache_overflow(heaps[0], cls, blocks[0]);
+    hak_cache_overflow(heaps[0], cls, blocks[1]);
+    assert_int_equal(hak_bin_blocks(heaps[0], cls), in_bin + 2);
+    assert_int_equal(counted(&heaps[0]->stats.drains), 0);
+    release_many(heaps[0], 2, 10);
+    hak_cache_flush(heaps[0]);
+    assert_nothing_held();
+}
+
 static void the_older_home_stays(void **state)
 {
     (void)state;
@@ -205,6 +223,7 @@ static void a_home_that_a_signal_handler_interrupted_does_not_move(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(those_that_exchange_blocks_come_to_one_home),
+    cmocka_unit_test(a_block_that_becomes_ones_own_while_it_is_freed_finds_room_in_the_bin),
     cmocka_unit_test(the_older_home_stays),
     cmocka_unit_test(who_exchanges_little_stays),
     cmocka_unit_test(as_many_homes_as_were_asked_for_stay),
