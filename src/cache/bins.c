@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * cache: bins: refill when one is empty, overflow when one is full, and how large it is. Runs on
- * the owning thread, under its heap's lock once a batch.
+ * the owning thread, under its home's lock once a batch.
  *
  * A bin grows when overflows are followed by underflows: the blocks that it could not hold were
  * wanted again. The more bytes it may hold already, the more such turns it takes. A thread that

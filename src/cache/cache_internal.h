@@ -226,11 +226,8 @@ void hak_registry_bury(void);
 
 /* Both heaps' locks are held. */
 void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
-/* Puts a heap that nobody uses, and that has no slabs, into the list of those. The registry's lock
- * is held. */
-void hak_registry_free_locked(struct hak_heap *heap);
-/* Puts a home into the list of those that wait for a thread. As above. */
-void hak_registry_wait_locked(struct hak_heap *heap);
+/* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
+void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 
 /* Heaps of threads that ended are kept as they are, bins and all, for the next threads: see
  * threads.c. */

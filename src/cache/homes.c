@@ -2,10 +2,10 @@
  *
  * cache: homes: whose slabs a thread uses. A heap with slabs of its own is a home. The first
  * threads of a process have one each; when there are twice as many as processors (see
- * homes_most_locked), the next ones are guests of these: their bins are their own, but are filled
- * from the home's slabs, under its lock, and what is freed of those goes back there the same way. A
- * slab and the free blocks in it then wait for whichever of some threads runs, not for one among
- * many that do not.
+ * homes_may_be_more_locked), the next ones are guests of these: their bins are their own, but are
+ * filled from the home's slabs, under its lock, and what is freed of those goes back there the same
+ * way. A slab and the free blocks in it then wait for whichever of some threads runs, not for one
+ * among many that do not.
  *
  *   thread 1   thread 2   thread 3   thread 4        2 homes, so that a lock has 2 threads
  *    bins       bins       bins       bins           of which one runs
@@ -123,27 +123,30 @@ static void homes_change_locked(struct hak_heap *heap, struct hak_heap *to)
     hak_store_release(&heap->home, to);
 }
 
+/* The lock of what was the heap's home is held, and is let go if that is another one now. */
+static bool homes_is_still_home(struct hak_heap *heap, struct hak_heap *home)
+{
+    bool still = hak_load_acquire(&heap->home) == home; /* ORDER: [heap-home] */
+    if (!still)
+        hak_unlock(&home->lock);
+    return still;
+}
+
 struct hak_heap *hak_heap_lock_home(struct hak_heap *heap)
 {
-    for (;;) {
-        struct hak_heap *home = hak_home(heap);
+    struct hak_heap *home;
+    do {
+        home = hak_home(heap);
         if (!hak_heap_lock_whole(home))
             return NULL;
-        if (hak_load_acquire(&heap->home) == home) /* ORDER: [heap-home] */
-            return home;
-        hak_unlock(&home->lock);
-    }
+    } while (!homes_is_still_home(heap, home));
+    return home;
 }
 
 struct hak_heap *hak_heap_try_lock_home(struct hak_heap *heap)
 {
     struct hak_heap *home = hak_home(heap);
-    if (!hak_heap_try_lock_whole(home))
-        return NULL;
-    if (hak_load_acquire(&heap->home) == home) /* ORDER: [heap-home] */
-        return home;
-    hak_unlock(&home->lock);
-    return NULL;
+    return hak_heap_try_lock_whole(home) && homes_is_still_home(heap, home) ? home : NULL;
 }
 
 void hak_homes_move_in(struct hak_heap *heap, struct hak_heap *home)
@@ -257,7 +260,7 @@ static void homes_done_moving_locked(struct hak_heap *home)
 {
     home->moved_to = NULL;
     if (home->vacant)
-        hak_registry_free_locked(home);
+        hak_registry_put_locked(&hak_registry.free, home);
     home->vacant = false;
 }
 
@@ -304,7 +307,7 @@ struct hak_homes_left hak_homes_leave(struct hak_heap *heap)
     if (heap->vacant) {
         left.heap = NULL;
         if (home == heap)
-            hak_registry_wait_locked(heap);
+            hak_registry_put_locked(&hak_registry.vacant, heap);
     } else {
         heap->moved_to = NULL;
         homes_remove_locked(heap);

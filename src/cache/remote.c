@@ -311,10 +311,11 @@ void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
     unsigned cls = (entry & HAK_KIND_MASK) / 2;
     hak_block_checked_index(cls, p);
-    const struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
     if (HAK_UNLIKELY(heap->exchanged_blocks >> heap->exchange_refused >=
-                     hak_load_relaxed(&hak_cache_knobs.exchange_blocks)))
+                     hak_load_relaxed(&hak_cache_knobs.exchange_blocks))) {
+        const struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
         hak_homes_weigh_owner(heap, hak_load_acquire(&s->owner)); /* ORDER: [slab-owner] */
+    }
     const struct hak_outbox *o = hak_outbox_of(heap, entry);
     if (HAK_UNLIKELY(o->tag == hak_orphans->tag >> HAK_TAG_SHIFT))
         outbox_adopt(heap, o);

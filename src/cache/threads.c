@@ -260,21 +260,11 @@ static void threads_give_slabs(struct hak_heap *heap)
     hak_cache_collect_orphans();
 }
 
-static void registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap)
+void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap)
 {
     hak_store_relaxed(&heap->thread, (uintptr_t)0);
     heap->next_free = hak_load_relaxed(list);
     hak_store_relaxed(list, heap);
-}
-
-void hak_registry_wait_locked(struct hak_heap *heap)
-{
-    registry_put_locked(&hak_registry.vacant, heap);
-}
-
-void hak_registry_free_locked(struct hak_heap *heap)
-{
-    registry_put_locked(&hak_registry.free, heap);
 }
 
 static void registry_free_heap(struct hak_heap *heap)
@@ -283,7 +273,7 @@ static void registry_free_heap(struct hak_heap *heap)
         return;
     threads_give_slabs(heap);
     hak_lock(&hak_registry.lock);
-    hak_registry_free_locked(heap);
+    hak_registry_put_locked(&hak_registry.free, heap);
     hak_unlock(&hak_registry.lock);
 }
 
@@ -341,7 +331,7 @@ static void registry_keep_heap(struct hak_heap *heap)
     unsigned kept = 1;
     hak_outbox_flush(heap);
     hak_lock(&hak_registry.lock);
-    registry_put_locked(&hak_registry.kept, heap);
+    hak_registry_put_locked(&hak_registry.kept, heap);
     for (const struct hak_heap *h = heap->next_free; h != NULL; h = h->next_free)
         kept++;
     hak_unlock(&hak_registry.lock);

@@ -54,13 +54,10 @@ POSTPONED = kept("not run: no scenario refuses both to unmap a huge block and th
 PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
                "by plain release and acquire")
 
-VISITOR = kept("not run: who learns how large bins are (a policy, when the process ends) comes this way; as hak_heap_lock_home")
-
 ORDERS = {
     "cache/cache.h hak_orphans_of_group load_acquire -> relaxed": GROUP_ORPHANS,
     "cache/threads.c registry_make_group_orphans store_release -> relaxed": GROUP_ORPHANS,
-    "cache/homes.c hak_heap_lock_home load_acquire -> relaxed": by("blocks_visits"),
-    "cache/homes.c hak_heap_try_lock_home load_acquire -> relaxed": VISITOR,
+    "cache/homes.c homes_is_still_home load_acquire -> relaxed": by("blocks_visits"),
     "cache/homes.c homes_change_locked store_release -> relaxed": by("blocks_visits"),
     "cache/remote.c hak_cache_free_remote load_acquire -> relaxed": DIRECT,
     "cache/meter.c hak_metered_blocks load_acquire -> relaxed": METERED,
