@@ -13,6 +13,7 @@ static struct {
 } live[LIVE_MAX];
 static struct hak_heap *heaps[SCHED_THREADS];
 static _Atomic(void *) boxes[BOXES];
+void *blocks_given[16];
 
 static void blocks_on_discard(const char *at, size_t bytes)
 {
@@ -87,6 +88,13 @@ void *blocks_allocate(struct hak_heap *heap, unsigned cls)
         p = hak_cache_refill(heap, cls, &zero);
     blocks_took(p, cls);
     return p;
+}
+
+void blocks_give(unsigned count, unsigned cls)
+{
+    struct hak_heap *heap = blocks_enter(0);
+    for (unsigned i = 0; i < count; i++)
+        blocks_given[i] = blocks_allocate(heap, cls);
 }
 
 void blocks_free(struct hak_heap *heap, void *p)

@@ -4,33 +4,19 @@
  * sleep and end, adoption, slabs that change their class. */
 #include "scenarios.h"
 
-/* Eight blocks in a slab, one carved at a time; and sixteen. */
-#define BIG (HAK_CLASS_ALIGNED + 3u)
-#define SMALL (HAK_CLASS_ALIGNED + 2u)
-
-static void *given[16];
-
-/* Blocks of heap 0, which nobody runs yet. */
-static void give(unsigned count, unsigned cls)
-{
-    struct hak_heap *heap = blocks_enter(0);
-    for (unsigned i = 0; i < count; i++)
-        given[i] = blocks_allocate(heap, cls);
-}
-
 /* --- an owner that runs, and two that free its blocks --- */
 
 static void freers_setup(void)
 {
     blocks_start(3);
-    give(5, BIG);
+    blocks_give(5, BIG);
 }
 
 static void freers_run(unsigned who)
 {
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
-        blocks_free(heap, given[4]);
+        blocks_free(heap, blocks_given[4]);
         hak_cache_flush(heap);
         void *p = blocks_allocate(heap, BIG);
         void *q = blocks_allocate(heap, BIG);
@@ -40,7 +26,7 @@ static void freers_run(unsigned who)
         return;
     }
     for (unsigned i = 0; i < 2; i++) {
-        blocks_free(heap, given[2 * i + who - 1]);
+        blocks_free(heap, blocks_given[2 * i + who - 1]);
         hak_outbox_flush(heap);
     }
 }
@@ -50,20 +36,20 @@ static void freers_run(unsigned who)
 static void ends_setup(void)
 {
     blocks_start(3);
-    give(3, BIG);
+    blocks_give(3, BIG);
 }
 
 static void ends_run(unsigned who)
 {
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
-        blocks_free(heap, given[0]);
+        blocks_free(heap, blocks_given[0]);
         blocks_leave_for_good(0);
         return;
     }
     if (who == 1) {
         for (unsigned i = 1; i < 3; i++) {
-            blocks_free(heap, given[i]);
+            blocks_free(heap, blocks_given[i]);
             hak_outbox_flush(heap);
         }
         return;
@@ -78,7 +64,7 @@ static void ends_run(unsigned who)
 static void adopt_setup(void)
 {
     blocks_start(4);
-    give(4, BIG);
+    blocks_give(4, BIG);
     blocks_leave_for_good(0);
 }
 
@@ -87,7 +73,7 @@ static void adopt_run(unsigned who)
     struct hak_heap *heap = blocks_enter(who + 1);
     if (who == 2) {
         for (unsigned i = 0; i < 4; i++) {
-            blocks_free(heap, given[i]);
+            blocks_free(heap, blocks_given[i]);
             if (i % 2 == 1)
                 hak_outbox_flush(heap);
         }
@@ -111,7 +97,7 @@ static void reclaim_setup(void)
     blocks_start(4);
     for (unsigned i = 0; i < 2; i++)
         held[i] = blocks_allocate(blocks_enter(i + 1), HALF);
-    give(8, HALF);
+    blocks_give(8, HALF);
     blocks_leave_for_good(0);
 }
 
@@ -125,7 +111,7 @@ static void reclaim_run(unsigned who)
         return;
     }
     for (unsigned i = 0; i < 4; i++)
-        blocks_free(heap, given[2 * i + who]);
+        blocks_free(heap, blocks_given[2 * i + who]);
     blocks_free(heap, held[who]);
     hak_cache_flush(heap);
 }
@@ -135,7 +121,7 @@ static void reclaim_run(unsigned who)
 static void newcomers_setup(void)
 {
     blocks_start(3);
-    give(4, BIG);
+    blocks_give(4, BIG);
     blocks_leave_for_good(0);
 }
 
@@ -144,7 +130,7 @@ static void newcomers_run(unsigned who)
     if (who == 2) {
         struct hak_heap *heap = blocks_enter(2);
         for (unsigned i = 0; i < 4; i++) {
-            blocks_free(heap, given[i]);
+            blocks_free(heap, blocks_given[i]);
             hak_outbox_flush(heap);
         }
         return;
@@ -159,7 +145,7 @@ static void newcomers_run(unsigned who)
 static void reuse_setup(void)
 {
     blocks_start(3);
-    give(2, BIG);
+    blocks_give(2, BIG);
     hak_cache_flush(blocks_enter(0));
 }
 
@@ -172,7 +158,7 @@ static void reuse_run(unsigned who)
         hak_cache_flush(heap);
         return;
     }
-    blocks_free(heap, given[who - 1]);
+    blocks_free(heap, blocks_given[who - 1]);
     hak_outbox_flush(heap);
     void *p = blocks_allocate(heap, SMALL);
     blocks_free(heap, p);
@@ -185,7 +171,7 @@ static void reuse_run(unsigned who)
 static void released_setup(void)
 {
     blocks_start(3);
-    give(2, BIG);
+    blocks_give(2, BIG);
     hak_cache_flush(blocks_enter(0));
 }
 
@@ -199,7 +185,7 @@ static void released_run(unsigned who)
         }
         return;
     }
-    blocks_free(heap, given[who - 1]);
+    blocks_free(heap, blocks_given[who - 1]);
     hak_outbox_flush(heap);
     for (unsigned i = 0; i < 2; i++) {
         void *p = blocks_receive(i);
@@ -214,7 +200,7 @@ static void released_run(unsigned who)
 static void heapless_setup(void)
 {
     blocks_start(1);
-    give(2, BIG);
+    blocks_give(2, BIG);
     blocks_leave_for_good(0);
 }
 
@@ -222,7 +208,7 @@ static void heapless_run(unsigned who)
 {
     if (who == 2) { /* a heap that the others have not heard of */
         struct hak_heap *heap = blocks_begin(1);
-        blocks_free(heap, given[0]);
+        blocks_free(heap, blocks_given[0]);
         hak_outbox_flush(heap);
         void *p = blocks_allocate(heap, BIG);
         blocks_free(heap, p);
@@ -232,7 +218,7 @@ static void heapless_run(unsigned who)
     hak_self = &hak_front_shared;
     void *p = blocks_allocate(NULL, BIG);
     if (who == 0)
-        blocks_free(NULL, given[1]);
+        blocks_free(NULL, blocks_given[1]);
     blocks_free(NULL, p);
 }
 
@@ -241,7 +227,7 @@ static void heapless_run(unsigned who)
 static void sleeper_setup(void)
 {
     blocks_start(3);
-    give(4, BIG);
+    blocks_give(4, BIG);
     hak_cache_tick_any();
 }
 
@@ -254,7 +240,7 @@ static void sleeper_run(unsigned who)
         return;
     }
     for (unsigned i = 0; i < 2; i++) {
-        blocks_free(heap, given[2 * i + who - 1]);
+        blocks_free(heap, blocks_given[2 * i + who - 1]);
         sim_os_set_time_ns(sim_os_time_ns() + HAK_TICK_NS);
         hak_outbox_flush(heap);
     }
@@ -265,9 +251,9 @@ static void sleeper_run(unsigned who)
 static void mail_setup(void)
 {
     blocks_start(3);
-    give(2, BIG);
-    given[2] = blocks_allocate(blocks_enter(0), SMALL);
-    given[3] = blocks_allocate(blocks_enter(0), SMALL);
+    blocks_give(2, BIG);
+    blocks_given[2] = blocks_allocate(blocks_enter(0), SMALL);
+    blocks_given[3] = blocks_allocate(blocks_enter(0), SMALL);
     hak_cache_tick_any();
 }
 
@@ -285,8 +271,8 @@ static void mail_run(unsigned who)
         hak_cache_flush(heap);
         return;
     }
-    blocks_free(heap, given[who - 1]); /* in a message two blocks without a neighbour */
-    blocks_free(heap, given[who + 1]);
+    blocks_free(heap, blocks_given[who - 1]); /* in a message two blocks without a neighbour */
+    blocks_free(heap, blocks_given[who + 1]);
     sim_os_set_time_ns(sim_os_time_ns() + HAK_TICK_NS);
     hak_outbox_flush(heap);
 }
@@ -296,7 +282,7 @@ static void mail_run(unsigned who)
 static void walk_setup(void)
 {
     blocks_start(1);
-    give(2, SMALL);
+    blocks_give(2, SMALL);
 }
 
 static void walk_run(unsigned who)
@@ -306,7 +292,7 @@ static void walk_run(unsigned who)
         struct hak_heap *heap = blocks_enter(0);
         hak_cache_usage(&usage);
         SCHED_CHECK(usage.heaps <= 4, "%zu heaps", usage.heaps);
-        blocks_free(heap, given[0]);
+        blocks_free(heap, blocks_given[0]);
         hak_cache_purge();
         return;
     }
@@ -325,7 +311,7 @@ static void walk_run(unsigned who)
 static void kept_setup(void)
 {
     blocks_start(3);
-    give(4, BIG);
+    blocks_give(4, BIG);
     blocks_leave(0);
 }
 
@@ -333,13 +319,13 @@ static void kept_run(unsigned who)
 {
     if (who == 0) {
         struct hak_heap *heap = blocks_begin(0);
-        blocks_free(heap, given[0]);
+        blocks_free(heap, blocks_given[0]);
         blocks_free(heap, blocks_allocate(heap, BIG));
         blocks_leave(0);
         return;
     }
     struct hak_heap *heap = blocks_enter(who);
-    blocks_free(heap, given[who]);
+    blocks_free(heap, blocks_given[who]);
     hak_outbox_flush(heap);
     if (who == 1)
         blocks_free(heap, blocks_allocate(heap, BIG));
@@ -347,26 +333,26 @@ static void kept_run(unsigned who)
         blocks_leave(2);
 }
 
-/* --- free pages of slabs are given back while blocks come and go --- */
+/* --- free pages of slabs are blocks_given back while blocks come and go --- */
 
 static void pages_setup(void)
 {
     blocks_start(2);
-    give(6, BIG);
+    blocks_give(6, BIG);
 }
 
 static void pages_run(unsigned who)
 {
     struct hak_heap *heap = who < 2 ? blocks_enter(who) : NULL;
     if (who == 0) {
-        blocks_free(heap, given[0]);
-        blocks_free(heap, given[1]);
+        blocks_free(heap, blocks_given[0]);
+        blocks_free(heap, blocks_given[1]);
         hak_cache_flush(heap);
         void *p = blocks_allocate(heap, BIG);
         blocks_free(heap, p);
     } else if (who == 1) {
-        blocks_free(heap, given[2]);
-        blocks_free(heap, given[3]);
+        blocks_free(heap, blocks_given[2]);
+        blocks_free(heap, blocks_given[3]);
         hak_outbox_flush(heap);
     } else {
         hak_self = &hak_front_shared;
@@ -409,19 +395,19 @@ static void pass_run(unsigned who)
 static void lists_setup(void)
 {
     blocks_start(3);
-    give(12, BIG);
+    blocks_give(12, BIG);
 }
 
 static void lists_run(unsigned who)
 {
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
-        blocks_free(heap, given[11]);
+        blocks_free(heap, blocks_given[11]);
         blocks_leave_for_good(0);
         return;
     }
     for (unsigned i = 0; i < 3; i++) {
-        blocks_free(heap, given[i * 4 + who - 1]);
+        blocks_free(heap, blocks_given[i * 4 + who - 1]);
         hak_outbox_flush(heap);
     }
     void *p = blocks_allocate(heap, BIG);
@@ -433,203 +419,23 @@ static void lists_run(unsigned who)
 static void takeover_setup(void)
 {
     blocks_start(3);
-    give(8, BIG);
+    blocks_give(8, BIG);
 }
 
 static void takeover_run(unsigned who)
 {
     struct hak_heap *heap = blocks_enter(who);
     if (who == 0) {
-        blocks_free(heap, given[0]);
-        blocks_free(heap, given[1]);
+        blocks_free(heap, blocks_given[0]);
+        blocks_free(heap, blocks_given[1]);
         hak_cache_flush(heap);
         return;
     }
     for (unsigned i = 0; i < 3; i++)
-        blocks_free(heap, given[i * 2 + who + 1]);
+        blocks_free(heap, blocks_given[i * 2 + who + 1]);
     hak_outbox_flush(heap);
     void *p = blocks_allocate(heap, BIG);
     blocks_free(heap, p);
-    hak_cache_flush(heap);
-}
-
-/* --- among many threads some are guests of another's slabs: heap 2 of heap 0's --- */
-
-static void homes_start(unsigned count)
-{
-    sim_os_set_processors(1);
-    blocks_start(count);
-}
-
-static void guests_setup(void)
-{
-    homes_start(3);
-    give(4, BIG);
-}
-
-static void guests_run(unsigned who)
-{
-    struct hak_heap *heap = blocks_enter(who);
-    if (who == 1) {
-        struct hak_cache_usage usage;
-        blocks_free(heap, given[0]);
-        blocks_free(heap, given[1]);
-        hak_outbox_flush(heap);
-        hak_cache_usage(&usage);
-        blocks_free(heap, blocks_allocate(heap, BIG));
-        return;
-    }
-    blocks_free(heap, given[2 + who / 2]);
-    hak_cache_flush(heap);
-    void *p = blocks_allocate(heap, BIG);
-    blocks_free(heap, blocks_allocate(heap, SMALL));
-    blocks_free(heap, p);
-    if (who == 2)
-        hak_cache_flush(heap);
-}
-
-/* --- a home's thread ends and so does its guest, and others begin meanwhile --- */
-
-static void homes_setup(void)
-{
-    homes_start(3);
-    give(4, BIG);
-}
-
-static void homes_run(unsigned who)
-{
-    if (who == 1) {
-        struct hak_heap *heap = blocks_enter(1);
-        blocks_free(heap, given[0]);
-        hak_outbox_flush(heap);
-        heap = blocks_begin(3);
-        blocks_free(heap, given[1]);
-        blocks_free(heap, blocks_allocate(heap, BIG));
-        return;
-    }
-    struct hak_heap *heap = blocks_enter(who);
-    blocks_free(heap, given[2 + who / 2]);
-    if (who == 2)
-        blocks_free(heap, blocks_allocate(heap, BIG));
-    blocks_leave_for_good(who);
-    heap = blocks_begin(who);
-    blocks_free(heap, blocks_allocate(heap, BIG));
-}
-
-/* --- a guest comes and goes, while its home's thread works and another looks at all heaps --- */
-
-static void visits_setup(void)
-{
-    homes_start(2);
-    give(3, BIG);
-}
-
-static void visits_run(unsigned who)
-{
-    if (who == 0) {
-        struct hak_heap *heap = blocks_enter(0);
-        blocks_free(heap, given[0]);
-        hak_cache_flush(heap);
-        blocks_free(heap, blocks_allocate(heap, BIG));
-    } else if (who == 1) {
-        struct hak_heap *heap = blocks_begin(2);
-        blocks_free(heap, given[1]);
-        blocks_free(heap, blocks_allocate(heap, BIG));
-        blocks_leave_for_good(2);
-    } else {
-        struct hak_cache_usage usage;
-        struct hak_heap *heap = blocks_enter(1);
-        blocks_free(heap, given[2]);
-        hak_cache_usage(&usage);
-        hak_cache_watch(HAK_WATCHER_SITES, (struct hak_class_set){{0}});
-        hak_cache_purge();
-        hak_outbox_flush(heap);
-    }
-}
-
-/* --- two homes become one: heap 1 and its guest, heap 3, come to heap 0 and its guest, heap 2 ---
- */
-
-static struct hak_heap *first, *second;
-
-static void merge(struct hak_heap *heap)
-{
-    heap->exchanged_blocks = UINT16_MAX;
-    hak_homes_weigh_owner(heap, first);
-}
-
-static void merge_setup(void)
-{
-    homes_start(3);
-    give(4, BIG);
-    given[4] = blocks_allocate(blocks_enter(1), BIG);
-    given[5] = blocks_allocate(blocks_enter(1), BIG);
-    second = blocks_enter(1);
-    first = blocks_enter(0);
-}
-
-static void merge_run(unsigned who)
-{
-    struct hak_heap *heap = blocks_enter(who);
-    if (who == 1) {
-        blocks_free(heap, given[0]);
-        hak_outbox_flush(heap);
-        merge(heap);
-        blocks_free(heap, given[1]);
-        blocks_free(heap, blocks_allocate(heap, BIG));
-        hak_cache_flush(heap);
-        return;
-    }
-    blocks_free(heap, given[2 + who / 2]);
-    blocks_free(heap, given[4 + who / 2]);
-    hak_outbox_flush(heap);
-    blocks_free(heap, blocks_allocate(heap, BIG));
-    if (who == 2)
-        blocks_leave_for_good(2);
-}
-
-static void follow_setup(void)
-{
-    homes_start(4);
-    give(2, BIG);
-    given[2] = blocks_allocate(blocks_enter(1), BIG);
-    given[3] = blocks_allocate(blocks_enter(3), BIG);
-    given[4] = blocks_allocate(blocks_enter(3), BIG);
-    blocks_leave_for_good(2);
-    first = blocks_enter(0);
-}
-
-static void follow_run(unsigned who)
-{
-    static const unsigned heap_of[] = {0, 1, 3};
-    struct hak_heap *heap = blocks_enter(heap_of[who]);
-    if (who == 1)
-        merge(heap);
-    blocks_free(heap, given[who]);
-    if (who != 2)
-        blocks_free(heap, given[3 + who]);
-    if (who != 0)
-        blocks_free(heap, blocks_allocate(heap, BIG));
-    blocks_leave_for_good(heap_of[who]);
-    if (who != 2)
-        return;
-    heap = blocks_begin(2);
-    blocks_free(heap, blocks_allocate(heap, BIG));
-}
-
-/* Both at once. */
-static void cross_run(unsigned who)
-{
-    struct hak_heap *heap = blocks_enter(who);
-    blocks_free(heap, given[who == 0 ? 4 : who]);
-    hak_outbox_flush(heap);
-    if (who == 0) {
-        heap->exchanged_blocks = UINT16_MAX;
-        hak_homes_weigh_owner(heap, second);
-    } else if (who == 1) {
-        merge(heap);
-    }
-    blocks_free(heap, blocks_allocate(heap, BIG));
     hak_cache_flush(heap);
 }
 
@@ -658,7 +464,7 @@ const struct scenario blocks_scenarios[] = {
      walk_run, blocks_between, blocks_verify},
     {"blocks_kept", "a heap is kept for the next thread, while others free into it", 3, kept_setup,
      kept_run, blocks_between, blocks_verify},
-    {"blocks_pages", "free pages of slabs are given back", 3, pages_setup, pages_run,
+    {"blocks_pages", "free pages of slabs are blocks_given back", 3, pages_setup, pages_run,
      blocks_between, blocks_verify},
     {"blocks_pass", "one thread makes blocks, two others free them", 3, pass_setup, pass_run,
      blocks_between, blocks_verify},
@@ -666,17 +472,5 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_takeover", "two threads take over a slab whose owner frees too", 3, takeover_setup,
      takeover_run, blocks_between, blocks_verify},
-    {"blocks_guests", "two threads share a heap's slabs, a third frees into them", 3, guests_setup,
-     guests_run, blocks_between, blocks_verify},
-    {"blocks_homes", "a home's thread and its guest end, another begins", 3, homes_setup, homes_run,
-     blocks_between, blocks_verify},
-    {"blocks_merge", "two homes become one while others free into both", 3, merge_setup, merge_run,
-     blocks_between, blocks_verify},
-    {"blocks_cross", "both homes are found to be better off as one at once", 3, merge_setup,
-     cross_run, blocks_between, blocks_verify},
-    {"blocks_follow", "the same; threads of both end, and one begins", 3, follow_setup, follow_run,
-     blocks_between, blocks_verify},
-    {"blocks_visits", "a guest comes and goes while another looks at all heaps", 3, visits_setup,
-     visits_run, blocks_between, blocks_verify},
     {NULL, NULL, 0, NULL, NULL, NULL, NULL},
 };

@@ -8,7 +8,7 @@
 
 static const char *own_name;
 static const struct scenario *const scenario_lists[] = {slots_scenarios, blocks_scenarios,
-                                                        other_scenarios};
+                                                        homes_scenarios, other_scenarios};
 
 static int usage(void)
 {

@@ -29,7 +29,14 @@ void pool_verify(size_t in_use);
 
 /* --- blocks that the program holds --- */
 
+/* Eight blocks in a slab, one carved at a time; and sixteen. */
+#define BIG (HAK_CLASS_ALIGNED + 3u)
+#define SMALL (HAK_CLASS_ALIGNED + 2u)
+
 void blocks_start(unsigned count);
+/* Blocks of heap 0, which nobody runs yet. */
+void blocks_give(unsigned count, unsigned cls);
+extern void *blocks_given[16];
 /* The heap of the logical thread `who`; becomes the calling thread's. */
 struct hak_heap *blocks_enter(unsigned who);
 /* A heap for a thread that starts. */
@@ -51,5 +58,5 @@ void blocks_verify(void);
 /* The same when they sleep, and somebody ticks. */
 void blocks_verify_by_ticks(void);
 
-extern const struct scenario slots_scenarios[], blocks_scenarios[],
+extern const struct scenario slots_scenarios[], blocks_scenarios[], homes_scenarios[],
     other_scenarios[]; /* end with a name of NULL */

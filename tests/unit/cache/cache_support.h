@@ -32,10 +32,10 @@ static inline struct hak_heap *open_guest(void)
     fake_os_set_processors(1);
     for (unsigned i = 0; i < 2; i++) {
         struct hak_heap *home = open_thread();
-        MUST(home->home == home);
+        MUST(hak_home(home) == home);
     }
     struct hak_heap *guest = open_thread();
-    MUST(guest->home != guest);
+    MUST(hak_home(guest) != guest);
     return guest;
 }
 
@@ -83,6 +83,18 @@ static inline void release(struct hak_heap *heap, void *p)
 static inline unsigned class_of_block(const void *p)
 {
     return (hak_map_lookup(p) & HAK_KIND_MASK) / 2;
+}
+
+static inline struct hak_heap *owner_of(const void *p)
+{
+    return hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)))->owner);
+}
+
+/* A thread that a fork leaves behind is changing the heap. */
+static inline void hold_as_another_thread(struct hak_heap *heap)
+{
+    hak_lock(&heap->lock);
+    hak_store_relaxed(&heap->lock.holder, (uintptr_t)8);
 }
 
 /* The beginning and the end of a live block say whose it is. */

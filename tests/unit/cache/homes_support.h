@@ -8,16 +8,6 @@
 enum { MANY = 4000 };
 static char *blocks[MANY];
 
-static inline struct hak_heap *home_of(const struct hak_heap *heap)
-{
-    return hak_load_relaxed(&heap->home);
-}
-
-static inline struct hak_heap *owner_of(const void *p)
-{
-    return hak_load_relaxed(&hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)))->owner);
-}
-
 static inline void allocate_many(struct hak_heap *heap, unsigned cls, unsigned from, unsigned to)
 {
     hak_self = &heap->front;

@@ -9,7 +9,7 @@ static void so_many_threads_have_slabs_of_their_own(unsigned processors, unsigne
     fake_os_set_processors(processors);
     for (unsigned i = 0; i < 3 * homes; i++) {
         struct hak_heap *heap = open_thread();
-        assert_true((home_of(heap) == heap) == (i < homes));
+        assert_true((hak_home(heap) == heap) == (i < homes));
         allocate(heap, 3);
         assert_int_equal(hak_load_relaxed(&heap->slabs), i < homes);
     }
@@ -48,17 +48,17 @@ static void a_setting_says_how_many(void **state)
     start();
     hak_store_relaxed(&hak_cache_knobs.homes, 1u);
     struct hak_heap *first = open_thread(), *guest = open_thread();
-    assert_ptr_equal(home_of(guest), first);
+    assert_ptr_equal(hak_home(guest), first);
     hak_store_relaxed(&hak_cache_knobs.homes, 2u); /* for those that begin from now on */
     struct hak_heap *second = open_thread();
-    assert_ptr_equal(home_of(second), second);
+    assert_ptr_equal(hak_home(second), second);
     hak_store_relaxed(&hak_cache_knobs.homes, 100000u);
     for (unsigned i = 2; i < HAK_HOMES_MOST; i++) {
         struct hak_heap *heap = open_thread();
-        assert_ptr_equal(home_of(heap), heap);
+        assert_ptr_equal(hak_home(heap), heap);
     }
     struct hak_heap *last = open_thread();
-    assert_ptr_not_equal(home_of(last), last);
+    assert_ptr_not_equal(hak_home(last), last);
 }
 
 static void a_guest_and_its_home_share_slabs(void **state)
@@ -110,7 +110,7 @@ static void a_guest_that_ends_leaves_nothing_behind(void **state)
     release_many(heaps[2], 0, MANY);
     close_thread(heaps[2]);
     assert_int_equal(heaps[0]->guests, 0);
-    assert_ptr_equal(home_of(heaps[2]), heaps[2]);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[2]);
     hak_cache_flush(heaps[0]);
     assert_nothing_held();
 }
@@ -129,7 +129,7 @@ static void a_home_whose_thread_ends_waits_for_the_next_one(void **state)
     allocate_many(heaps[2], cls, 0, 0); /* the guest goes on */
     release_many(heaps[2], 100, MANY);
     assert_ptr_equal(open_thread(), heaps[0]);
-    assert_ptr_equal(home_of(heaps[0]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[0]), heaps[0]);
     release_many(heaps[0], 0, 100);
     assert_int_equal(heaps[0]->outbox_bytes, 0);
     for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
@@ -148,8 +148,8 @@ static void the_last_guest_gives_the_slabs_of_an_ended_home_away(void **state)
         assert_ptr_equal(owner_of(blocks[i]), hak_orphans);
     verify_heaps();
     struct hak_heap *next = open_thread(), *after = open_thread(); /* there is room for a home */
-    assert_ptr_equal(home_of(next), next);
-    assert_ptr_not_equal(home_of(after), after);
+    assert_ptr_equal(hak_home(next), next);
+    assert_ptr_not_equal(hak_home(after), after);
     assert_ptr_not_equal(next, after);
     release_many(after, 0, 100);
     hak_cache_flush(after);
@@ -167,7 +167,7 @@ static void a_guest_with_little_in_its_bins_is_kept_for_the_next_thread(void **s
     end_thread(heaps[2]);
     assert_int_equal(heaps[0]->guests, 1);
     assert_ptr_equal(open_thread(), heaps[2]);
-    assert_ptr_equal(home_of(heaps[2]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[0]);
     assert_int_equal(heaps[0]->guests, 1);
     assert_int_equal(hak_bin_blocks(heaps[2], 5), in_bin);
 }
@@ -217,7 +217,7 @@ static void heaps_of_other_groups_have_slabs_of_their_own(void **state)
     start_four();
     struct hak_heap *lasting = hak_cache_group_heap(heaps[2], HAK_GROUP_LONG);
     MUST(lasting != NULL);
-    assert_ptr_equal(home_of(lasting), lasting);
+    assert_ptr_equal(hak_home(lasting), lasting);
     assert_false(lasting->is_home);
     close_thread(heaps[0]); /* waits for a thread, not for a group */
     struct hak_heap *medium = hak_cache_group_heap(heaps[2], HAK_GROUP_MEDIUM);
@@ -259,7 +259,7 @@ static void a_forked_child_gives_the_guests_of_lost_threads_up(void **state)
     release_many(heaps[0], 0, 100);
     hak_registry_bury();
     assert_int_equal(heaps[0]->guests + heaps[1]->guests, 0);
-    assert_ptr_equal(home_of(heaps[2]), heaps[2]);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[2]);
     hak_cache_flush(heaps[0]);
     assert_nothing_held();
 }
@@ -276,7 +276,7 @@ static void a_home_whose_thread_was_lost_stays_for_its_guest(void **state)
     assert_false(hak_cache_fork_child(heaps[2]));
     release_many(heaps[2], 0, 100);
     hak_registry_bury();
-    assert_ptr_equal(home_of(heaps[2]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[0]);
     assert_true(heaps[0]->vacant);
     close_thread(heaps[2]);
     assert_nothing_held();
@@ -287,8 +287,7 @@ static void a_home_that_was_being_changed_is_lost_with_its_guests(void **state)
     (void)state;
     start_four();
     become_another_thread(heaps[0]);
-    hak_lock(&heaps[0]->lock);
-    hak_store_relaxed(&heaps[0]->lock.holder, (uintptr_t)8); /* another thread */
+    hold_as_another_thread(heaps[0]);
     assert_true(hak_cache_fork_child(heaps[2]));
     assert_true(hak_load_relaxed(&heaps[0]->lost));
     assert_true(hak_load_relaxed(&heaps[2]->lost));
@@ -296,7 +295,7 @@ static void a_home_that_was_being_changed_is_lost_with_its_guests(void **state)
     struct hak_heap *next = open_thread();
     assert_ptr_not_equal(next, heaps[0]);
     assert_ptr_not_equal(next, heaps[2]);
-    assert_ptr_not_equal(home_of(next), heaps[0]);
+    assert_ptr_not_equal(hak_home(next), heaps[0]);
     release(next, allocate(next, 5));
 }
 
@@ -307,8 +306,7 @@ static void a_guest_that_was_being_changed_is_lost_without_its_home(void **state
     start_four();
     allocate_many(heaps[0], 5, 0, 50);
     become_another_thread(heaps[2]);
-    hak_lock(&heaps[2]->lock);
-    hak_store_relaxed(&heaps[2]->lock.holder, (uintptr_t)8);
+    hold_as_another_thread(heaps[2]);
     hak_self = &heaps[0]->front;
     assert_false(hak_cache_fork_child(heaps[0]));
     assert_true(hak_load_relaxed(&heaps[2]->lost));
@@ -326,7 +324,7 @@ static void nobody_is_sent_to_a_home_that_a_signal_handler_interrupted(void **st
     assert_true(hak_cache_fork_child(heaps[2]));
     for (unsigned i = 0; i < 3; i++) {
         struct hak_heap *next = open_thread();
-        assert_ptr_not_equal(home_of(next), heaps[0]);
+        assert_ptr_not_equal(hak_home(next), heaps[0]);
         release(next, allocate(next, 5));
     }
     assert_true(hak_lock_is_mine(&heaps[0]->lock));
@@ -369,7 +367,7 @@ static void threads_come_and_go_at_few_homes(void **state)
     assert_nothing_held();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         assert_int_equal(h->guests, 0);
-        assert_ptr_equal(home_of(h), h);
+        assert_ptr_equal(hak_home(h), h);
         assert_false(h->is_home || h->vacant);
     }
 }

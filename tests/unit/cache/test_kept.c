@@ -122,8 +122,7 @@ static void a_forked_child_keeps_what_was_kept_and_gives_up_what_was_being_chang
     allocate(changing, 3);
     end_thread(kept);
     end_thread(changing);
-    hak_lock(&changing->lock);
-    hak_store_relaxed(&changing->lock.holder, (uintptr_t)8); /* another thread */
+    hold_as_another_thread(changing);
     assert_false(hak_cache_fork_child(mine));
     assert_true(hak_load_relaxed(&changing->lost));
     assert_ptr_equal(open_thread(), kept);

@@ -23,16 +23,16 @@ static void those_that_exchange_blocks_come_to_one_home(void **state)
     for (unsigned i = 1000; i < MANY; i++) /* at once */
         assert_ptr_equal(owner_of(blocks[i]), heaps[0]);
     assert_int_equal(hak_load_relaxed(&heaps[1]->slabs), 0);
-    assert_ptr_equal(home_of(heaps[3]), heaps[1]); /* when it next comes by */
+    assert_ptr_equal(hak_home(heaps[3]), heaps[1]); /* when it next comes by */
     assert_int_equal(heaps[0]->guests, 3);
     assert_int_equal(heaps[1]->guests, 1);
     verify_heaps();
     release_many(heaps[3], 1500, MANY);
     hak_cache_flush(heaps[3]);
-    assert_ptr_equal(home_of(heaps[3]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[3]), heaps[0]);
     release_many(heaps[1], 1000, 1500);
     hak_cache_flush(heaps[1]);
-    assert_ptr_equal(home_of(heaps[1]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[1]), heaps[0]);
     assert_null(heaps[1]->moved_to);
     assert_int_equal(heaps[0]->guests, 3);
     assert_int_equal(heaps[1]->guests, 0);
@@ -40,7 +40,7 @@ static void those_that_exchange_blocks_come_to_one_home(void **state)
     exchange(heaps[0], heaps[1]);
     assert_int_equal(counted(&heaps[1]->stats.remote_frees), sent);
     struct hak_heap *next = open_thread(); /* and does not make a home again */
-    assert_ptr_equal(home_of(next), heaps[0]);
+    assert_ptr_equal(hak_home(next), heaps[0]);
     for (unsigned i = 0; i < UNIT_COUNT(heaps); i++)
         close_thread(heaps[i]);
     close_thread(next);
@@ -71,8 +71,8 @@ static void the_older_home_stays(void **state)
     start_four();
     exchange(heaps[1], heaps[2]); /* a guest of heap 0 */
     hak_cache_flush(heaps[1]);
-    assert_ptr_equal(home_of(heaps[1]), heaps[0]);
-    assert_ptr_equal(home_of(heaps[2]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[1]), heaps[0]);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[0]);
 }
 
 static void who_exchanges_little_stays(void **state)
@@ -85,7 +85,7 @@ static void who_exchanges_little_stays(void **state)
         allocate_many(heaps[1], mine, 1000, 3000); /* many refills */
         release_many(heaps[1], 0, 3000);
     }
-    assert_ptr_equal(home_of(heaps[1]), heaps[1]);
+    assert_ptr_equal(hak_home(heaps[1]), heaps[1]);
     assert_null(heaps[1]->moved_to);
 }
 
@@ -108,7 +108,7 @@ static void no_more_become_one_than_may_share_a_lock(void **state)
         struct hak_heap *other = open_thread();
         exchange(first, other);
         hak_cache_flush(other);
-        assert_true((home_of(other) == first) == (i < 3));
+        assert_true((hak_home(other) == first) == (i < 3));
     }
     assert_int_equal(first->guests, 3);
     struct hak_heap *last = open_thread(); /* asks less often, the more often it was for nothing */
@@ -169,7 +169,7 @@ static void merges_are_not_held_against_new_threads_for_ever(void **state)
     exchange(heaps[0], heaps[1]);
     hak_homes_forget();
     struct hak_heap *next = open_thread();
-    assert_ptr_equal(home_of(next), next);
+    assert_ptr_equal(hak_home(next), next);
 }
 
 static void who_was_to_follow_to_a_lost_home_stays(void **state)
@@ -180,11 +180,10 @@ static void who_was_to_follow_to_a_lost_home_stays(void **state)
     exchange(heaps[0], heaps[1]);
     become_another_thread(heaps[0]);
     become_another_thread(heaps[2]);
-    hak_lock(&heaps[0]->lock);
-    hak_store_relaxed(&heaps[0]->lock.holder, (uintptr_t)8);
+    hold_as_another_thread(heaps[0]);
     hak_self = &heaps[3]->front;
     assert_false(hak_cache_fork_child(heaps[3]));
-    assert_ptr_equal(home_of(heaps[3]), heaps[1]);
+    assert_ptr_equal(hak_home(heaps[3]), heaps[1]);
     assert_null(heaps[1]->moved_to);
     assert_int_equal(heaps[1]->guests, 1);
     release(heaps[3], allocate(heaps[3], 7));

@@ -80,12 +80,6 @@ static unsigned leave_blocks_to_other(unsigned count, size_t bytes, size_t bytes
     return cls;
 }
 
-static struct hak_heap *owner_of(const void *p)
-{
-    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(class_of_block(p)));
-    return hak_load_relaxed(&s->owner);
-}
-
 static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
 {
     (void)state;
