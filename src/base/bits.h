@@ -41,6 +41,22 @@ static inline uint64_t hak_rotate_right64(uint64_t x, unsigned by)
     return x >> (by % 64) | x << (-by % 64);
 }
 
+/* Sets bit `at` % 64; true if it was set before. One instruction and the flag that it leaves, which
+ * compilers do not think of: they make a mask in a register, test it and or it. */
+static inline bool hak_test_and_set64(uint64_t *x, uint64_t at)
+{
+#if defined(__x86_64__)
+    bool was;
+    __asm__("btsq %2, %0" : "+r"(*x), "=@ccc"(was) : "r"(at));
+    return was;
+#else
+    uint64_t bit = UINT64_C(1) << (at % 64);
+    bool was = *x & bit;
+    *x |= bit;
+    return was;
+#endif
+}
+
 /* x * hak_inverse64(x) == 1 modulo 2^64 for odd x. Newton's iteration; each step doubles the number
  * of right bits, of which x itself has three. */
 static inline uint64_t hak_inverse64(uint64_t x)

@@ -54,6 +54,8 @@ struct hak_slab *hak_slab_make_owner(size_t slot, unsigned cls, bool zero)
     return s;
 }
 
+#define RUN_BLOCKS 8u /* side by side: from so many on it pays to handle them together */
+
 /* One of the free blocks of a word: the lowest, or in the hardened build the first at or after
  * `from`. */
 static unsigned slab_choose(uint64_t bits, unsigned from)
@@ -90,7 +92,7 @@ static unsigned slab_take_free(struct hak_slab *s, const struct hak_class *c, vo
         }
         char *word_base = s->base + (size_t)w * 64 * c->size_bytes;
         unsigned run = HAK_HARDENED ? 0 : slab_whole_run(bits);
-        if (run >= HAK_RUN_BLOCKS) {
+        if (run >= RUN_BLOCKS) {
             unsigned bit = hak_ctz64(bits);
             run = (unsigned)hak_min(run, want - got);
             slab_list_blocks(out, word_base + (size_t)bit * c->size_bytes, run, c->size_bytes);
@@ -151,14 +153,24 @@ unsigned hak_slab_take_owner(struct hak_slab *s, void **out, unsigned most, bool
     return got;
 }
 
-unsigned hak_slab_try_put_run_owner(struct hak_slab *s, const struct hak_class *c,
-                                    void *const *blocks, unsigned count, uint64_t index)
+/* The second of two blocks lies right behind or before the first. */
+static bool slab_beside(void *const *blocks, uintptr_t size)
+{
+    uintptr_t step = (uintptr_t)blocks[1] - (uintptr_t)blocks[0];
+    return step == size || step == -size;
+}
+
+/* Returns the first of at least RUN_BLOCKS blocks, the one with this index, and those that lie side
+ * by side with it, each behind or each before the last: how many; 0, and nothing was done, if they
+ * are fewer than RUN_BLOCKS. Not inline: the loop that calls it needs all registers. */
+static HAK_NOINLINE unsigned slab_try_put_run(struct hak_slab *s, const struct hak_class *c,
+                                              void *const *blocks, unsigned count, uint64_t index)
 {
     uintptr_t step = (uintptr_t)blocks[1] - (uintptr_t)blocks[0];
     unsigned n = 2;
     while (n < count && (uintptr_t)blocks[n] - (uintptr_t)blocks[n - 1] == step)
         n++;
-    if (n < HAK_RUN_BLOCKS)
+    if (n < RUN_BLOCKS)
         return 0;
     bool up = step == c->size_bytes; /* what lies beside may be another slab's */
     n = (unsigned)hak_min(n, up ? hak_load_relaxed(&s->carved) - index : index + 1);
@@ -176,6 +188,54 @@ unsigned hak_slab_try_put_run_owner(struct hak_slab *s, const struct hak_class *
     }
     s->first_word = (uint8_t)hak_min(first / 64, s->first_word);
     return n;
+}
+
+unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struct hak_class *c,
+                                   void *const *blocks, unsigned count)
+{
+    _Atomic(uint64_t) *bits = s->free_bits; /* copies: the stores below change none of these */
+    uint64_t inverse = c->inverse;
+    unsigned even_bits = c->even_bits;
+    uintptr_t base = (uintptr_t)s->base;
+    uint64_t carved = hak_load_relaxed(&s->carved);
+    uint64_t lowest = s->first_word;
+    uint64_t word = lowest; /* the one that `free` is a copy of */
+    uint64_t free = hak_load_relaxed(&bits[word]);
+    void *const *end = blocks + count;
+    void *const *look = blocks; /* for a run, there */
+    void *const *at = blocks;
+    while (at < end) {
+        uint64_t index = hak_rotate_right64(((uintptr_t)*at - base) * inverse, even_bits);
+        if (index >= carved)
+            break;
+        if (HAK_UNLIKELY(at >= look)) {
+            look = at + RUN_BLOCKS;
+            if (look <= end && slab_beside(at, c->size_bytes)) {
+                hak_store_relaxed(&bits[word], free);
+                unsigned run = slab_try_put_run(s, c, at, (unsigned)(end - at), index);
+                free = hak_load_relaxed(&bits[word]);
+                if (run != 0) {
+                    look = at += run;
+                    continue;
+                }
+            }
+        }
+        /* Neighbours in the bin are neighbours in memory more often. */
+        if (HAK_UNLIKELY(index / 64 != word)) {
+            hak_store_relaxed(&bits[word], free);
+            word = index / 64;
+            free = hak_load_relaxed(&bits[word]);
+            lowest = word < lowest ? word : lowest;
+        }
+        if (HAK_UNLIKELY(hak_test_and_set64(&free, index)))
+            hak_misuse(HAK_DOUBLE_FREE, *at, s->cls);
+        at++;
+    }
+    hak_store_relaxed(&bits[word], free);
+    s->first_word = (uint8_t)hak_min(lowest, s->first_word);
+    unsigned put = (unsigned)(at - blocks);
+    hak_count_owner(&s->free_blocks, (uint16_t)put);
+    return put;
 }
 
 /* The first block at or after `from` whose free bit is `free`; `carved` if there is none. */

@@ -147,79 +147,18 @@ static inline void hak_slab_put_owner(struct hak_slab *s, const struct hak_class
         hak_slab_no_block(s->cls, block);
     _Atomic(uint64_t) *word = &s->free_bits[index / 64];
     uint64_t free = hak_load_relaxed(word);
-    uint64_t bit = 1ull << (index % 64);
-    if (HAK_UNLIKELY(free & bit))
+    if (HAK_UNLIKELY(hak_test_and_set64(&free, index)))
         hak_misuse(HAK_DOUBLE_FREE, block, s->cls);
-    hak_store_relaxed(word, free | bit);
+    hak_store_relaxed(word, free);
     if (index / 64 < s->first_word)
         s->first_word = (uint8_t)(index / 64);
     hak_count_owner(&s->free_blocks, (uint16_t)1);
 }
 
-#define HAK_RUN_BLOCKS 8u
-
-/* The second of two blocks lies right behind or before the first. */
-static inline bool hak_slab_beside(void *const *blocks, uintptr_t size)
-{
-    uintptr_t step = (uintptr_t)blocks[1] - (uintptr_t)blocks[0];
-    return step == size || step == -size;
-}
-
-/* The same for the first of at least HAK_RUN_BLOCKS blocks, the one with this index, and those that
- * lie side by side with it, each behind or each before the last: how many; 0, and nothing was done,
- * if they are fewer than HAK_RUN_BLOCKS. */
-unsigned hak_slab_try_put_run_owner(struct hak_slab *s, const struct hak_class *c,
-                                    void *const *blocks, unsigned count, uint64_t index);
-
 /* The same for blocks in any order, up to the first that is not one of the slab's; how many those
  * are. Now and then it looks whether they lie side by side: lists and arrays are often freed so. */
-static inline unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struct hak_class *c,
-                                                 void *const *blocks, unsigned count)
-{
-    _Atomic(uint64_t) *bits = s->free_bits; /* copies: the stores below change none of these */
-    uint64_t inverse = c->inverse;
-    unsigned even_bits = c->even_bits;
-    uintptr_t base = (uintptr_t)s->base;
-    unsigned carved = hak_load_relaxed(&s->carved);
-    uint64_t lowest = s->first_word;
-    uint64_t word = lowest; /* the one that `free` is a copy of */
-    uint64_t free = hak_load_relaxed(&bits[word]);
-    unsigned look = 0; /* for a run, there */
-    unsigned put = 0;
-    while (put < count) {
-        uint64_t index = hak_rotate_right64(((uintptr_t)blocks[put] - base) * inverse, even_bits);
-        if (index >= carved)
-            break;
-        if (put >= look) {
-            look = put + HAK_RUN_BLOCKS;
-            if (count >= look && hak_slab_beside(blocks + put, c->size_bytes)) {
-                hak_store_relaxed(&bits[word], free);
-                unsigned run = hak_slab_try_put_run_owner(s, c, blocks + put, count - put, index);
-                free = hak_load_relaxed(&bits[word]);
-                put += run;
-                if (run != 0) {
-                    look = put;
-                    continue;
-                }
-            }
-        }
-        if (index / 64 != word) { /* neighbours in the bin are neighbours in memory more often */
-            hak_store_relaxed(&bits[word], free);
-            word = index / 64;
-            free = hak_load_relaxed(&bits[word]);
-            lowest = word < lowest ? word : lowest;
-        }
-        uint64_t bit = 1ull << (index % 64);
-        if (HAK_UNLIKELY(free & bit))
-            hak_misuse(HAK_DOUBLE_FREE, blocks[put], s->cls);
-        free |= bit;
-        put++;
-    }
-    hak_store_relaxed(&bits[word], free);
-    s->first_word = (uint8_t)hak_min(lowest, s->first_word);
-    hak_count_owner(&s->free_blocks, (uint16_t)put);
-    return put;
-}
+unsigned hak_slab_put_streak_owner(struct hak_slab *s, const struct hak_class *c,
+                                   void *const *blocks, unsigned count);
 
 /* Gives the pages in which no block is in use back to the system, where at least `least_pages` of
  * them lie side by side; they stay mapped, and blocks in them free. Returns the bytes; 0 also if

@@ -57,6 +57,20 @@ static void low_bits_are_as_many_as_asked_for(void **state)
     }
 }
 
+static void test_and_set_tells_what_the_bit_was(void **state)
+{
+    (void)state;
+    for (unsigned at = 0; at < 200; at++) { /* beyond 63 it is the bit of the remainder */
+        uint64_t bit = UINT64_C(1) << (at % 64);
+        uint64_t word = 0x00ff00aa5500ff11u & ~bit;
+        uint64_t before = word;
+        assert_false(hak_test_and_set64(&word, at));
+        assert_int_equal(word, before | bit);
+        assert_true(hak_test_and_set64(&word, at));
+        assert_int_equal(word, before | bit);
+    }
+}
+
 static uint32_t naive_run_starts(uint32_t set, unsigned n)
 {
     uint32_t starts = 0;
@@ -122,6 +136,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(is_pow2_is_true_of_single_bits_only),
     cmocka_unit_test(rounding_reaches_the_nearest_multiple),
     cmocka_unit_test(low_bits_are_as_many_as_asked_for),
+    cmocka_unit_test(test_and_set_tells_what_the_bit_was),
     cmocka_unit_test(run_starts_are_where_a_loop_finds_them),
     cmocka_unit_test(aligned_starts_are_the_multiples),
     cmocka_unit_test(count_owner_adds_and_wraps),
