@@ -13,11 +13,12 @@
  * given back wrongly (unless a huge block grows by it, which nothing that is kept could serve), and
  * the limit rises by as much, to a quarter of the most that was in use (32 MiB at least; a knob),
  * and to all of that when as much has been given back wrongly. It rises for as much in use as there
- * was when that memory was given back; with less in use, by less. Memory that grew old unused was
- * kept wrongly, and the limit falls by as much. What is over the limit goes back at once, whole
- * superslabs first, the oldest first; then EMPTY slots, from the highest address down (slots are
- * acquired from the lowest up). The rest goes when it is older than the configured age (EMPTY
- * slots: four times that, while no experience is needed to keep so much), at the next tick.
+ * was when that memory was given back; with less in use, by less, and with half of that, by
+ * nothing. Memory that grew old unused was kept wrongly, and the limit falls by as much. What is
+ * over the limit goes back at once, whole superslabs first, the oldest first; then EMPTY slots,
+ * from the highest address down (slots are acquired from the lowest up). The rest goes when it is
+ * older than the configured age (EMPTY slots: four times that, while no experience is needed to
+ * keep so much), at the next tick.
  *
  * Nothing here takes a lock. See pool.h. */
 #include "os/probes.h"
@@ -75,13 +76,16 @@ static size_t kept_most(void)
     return hak_load_relaxed(&hak_pool.config.max_count) + hak_load_relaxed(&hak_pool.prewarmed);
 }
 
-/* What experience adds to the limit was learned while so much and more was in use; with less in use
- * less of it holds. */
+/* What experience adds to the limit was learned while so much and more was in use. Of half of that
+ * it says nothing, and between the two less of it holds the less is in use. */
 static size_t kept_extra_slots(size_t in_use)
 {
     size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
     size_t from = hak_load_relaxed(&hak_pool.extra_from_slots);
-    return in_use >= from ? extra : extra * in_use / from;
+    size_t half = from / 2;
+    if (in_use >= from)
+        return extra;
+    return in_use <= half ? 0 : extra * (in_use - half) / (from - half);
 }
 
 /* What may be kept without experience. */

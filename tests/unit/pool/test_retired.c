@@ -391,6 +391,29 @@ static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **s
     assert_in_range(stats().retired_now, 0, 1);
 }
 
+/* Of 16 that come and go beside 48 in use an eighth of those, 6, may be kept anyway; so 10 are
+ * learned. With three quarters in use half of them hold, with half none. */
+static void what_was_learned_holds_down_to_half_of_what_was_in_use(void **state)
+{
+    (void)state;
+    static size_t slots[64];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    acquire_whole(slots, 64);
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 16; i++)
+            release(slots[i], 32, RUN);
+        acquire_whole(slots, 16);
+    }
+    for (unsigned i = 0; i < 28; i++)
+        release(slots[i], 32, RUN);
+    assert_in_range(stats().retired_now, 36 / 8 + 10 / 2, 36 / 8 + 10 / 2 + 1);
+    for (unsigned i = 28; i < 40; i++)
+        release(slots[i], 32, RUN);
+    assert_in_range(stats().retired_now, 24 / 8, 24 / 8 + 1);
+}
+
 /* --- whole superslabs --- */
 
 static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
@@ -513,6 +536,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
     cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
     cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),
+    cmocka_unit_test(what_was_learned_holds_down_to_half_of_what_was_in_use),
     cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
