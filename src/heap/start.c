@@ -79,6 +79,19 @@ bool hak_heap_started(void)
     return hak_load_acquire(&start.done); /* ORDER: [start] */
 }
 
+/* Not key 0, if another is to be had: that is what a variable for a key names which nobody has
+ * created. Setting it fails, unless somebody owns that key. */
+static bool start_make_key(void)
+{
+    pthread_key_t first;
+    if (pthread_key_create(&first, start_thread_end) != 0)
+        return false;
+    start.key = first;
+    if (first == 0 && pthread_key_create(&start.key, start_thread_end) == 0)
+        pthread_key_delete(first);
+    return true;
+}
+
 static bool start_process(void)
 {
     if (hak_heap_started())
@@ -91,7 +104,7 @@ static bool start_process(void)
     if (!done) {
         hak_classes_start();
         done = hak_space_start() == 0 && hak_cache_start() == 0;
-        start.has_key = done && pthread_key_create(&start.key, start_thread_end) == 0;
+        start.has_key = done && start_make_key();
         if (done)
             hak_store_release(&start.done,
                               true); /* ORDER: [start] everything the first call has set up */
@@ -115,10 +128,14 @@ HAK_COLD struct hak_heap *hak_heap_open_slow(void)
 
 /* The key's destructor. Other destructors may still allocate and free, so the heap stays until the
  * last but one of the rounds that POSIX promises (in the last one others that wait end, sanitizers
- * among them); what comes even later is served by the shared heap. */
+ * among them); what comes even later is served by the shared heap. The value is not looked at: who
+ * sets keys that are not his may have set this one. */
 static void start_thread_end(void *value)
 {
-    struct hak_heap *heap = value;
+    (void)value;
+    struct hak_heap *heap = hak_heap_self_if_open();
+    if (heap == NULL)
+        return;
     hak_heap_notice_fork();
     if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 &&
         pthread_setspecific(start.key, heap) == 0)

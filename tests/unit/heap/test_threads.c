@@ -110,6 +110,28 @@ static void destructors_of_other_keys_may_allocate_and_free(void **state)
     assert_true(usage().used_blocks <= 20);
 }
 
+static void set_keys_of_others(unsigned index, void *argument)
+{
+    (void)index, (void)argument;
+    release(allocate(100));
+    const struct hak_heap *heap = hak_heap_self_if_open();
+    unsigned found = 0;
+    for (pthread_key_t key = 0; key < PTHREAD_KEYS_MAX; key++)
+        if (pthread_getspecific(key) == heap && ++found)
+            MUST(key != 0 && pthread_setspecific(key, keys) == 0);
+    MUST(found == 1);
+}
+
+static void a_program_that_sets_keys_which_it_never_created_does_no_harm(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++)
+        unit_in_threads(2, set_keys_of_others, NULL);
+    assert_int_equal(usage().heaps, 0);
+    release(allocate(1));
+    assert_nothing_is_used();
+}
+
 /* --- threads that pass blocks on --- */
 
 static _Atomic(char *) places[128];
@@ -330,6 +352,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_gets_a_heap_and_gives_it_back),
     cmocka_unit_test(a_thread_that_only_frees_needs_no_memory_of_its_own_for_long),
     cmocka_unit_test(destructors_of_other_keys_may_allocate_and_free),
+    cmocka_unit_test(a_program_that_sets_keys_which_it_never_created_does_no_harm),
     cmocka_unit_test(threads_pass_blocks_of_all_sizes_on),
     cmocka_unit_test(a_fork_while_threads_run_leaves_two_working_heaps),
     cmocka_unit_test(the_childs_child_works_too),
