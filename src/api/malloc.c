@@ -195,15 +195,9 @@ int hak_api_posix_memalign(void **out, size_t alignment, size_t size, uintptr_t 
 {
     if (!hak_is_pow2(alignment) || alignment < sizeof(void *))
         return EINVAL;
-    void *p = HAK_HARDENED ? NULL : hak_heap_try_aligned(alignment, size);
-    if (HAK_UNLIKELY(p == NULL)) {
-        int saved = errno;
-        p = HAK_HARDENED ? hak_api_memalign(alignment, size, site)
-                         : hak_heap_aligned_from(alignment, size, site);
-        errno = saved;
-        if (p == NULL)
-            return ENOMEM;
-    }
+    void *p = hak_api_memalign(alignment, size, site);
+    if (p == NULL)
+        return ENOMEM; /* errno says so, too: POSIX leaves it open, and with glibc it does */
     *out = p;
     return 0;
 }

@@ -39,7 +39,9 @@ static void alignments_are_checked_as_posix_says(void **state)
         assert_int_equal(errno, 1234);
     }
     for (size_t align = 8; align <= (size_t)1 << 24; align *= 2) {
+        errno = 1234;
         assert_int_equal(hakmem_posix_memalign(&p, align, 100), 0);
+        assert_int_equal(errno, 1234);
         assert_int_equal((uintptr_t)p % align, 0);
         hakmem_free(p);
     }
@@ -47,7 +49,7 @@ static void alignments_are_checked_as_posix_says(void **state)
     errno = 1234;
     assert_int_equal(hakmem_posix_memalign(&p, 64, SIZE_MAX / 2), ENOMEM);
     assert_ptr_equal(p, (void *)0x1234);
-    assert_int_equal(errno, 1234);
+    assert_int_equal(errno, ENOMEM); /* as with glibc */
 }
 
 static void memalign_rounds_other_alignments_up(void **state)
