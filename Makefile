@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: build run test quick soak soak-hardened faults fuzz programs model bench bench-quick bench-build lint format install clean help
+.PHONY: build run test quick soak soak-hardened faults fuzz programs glibc-tests model bench bench-quick bench-build lint format install clean help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -69,6 +69,11 @@ programs: ## install more than fifty programs and compare them with and without 
 	@tools/setup-programs.sh
 	@$(MAKE) --no-print-directory build
 	@/usr/bin/env python3 -B tests/programs/run.py --lib build/release/libhakmem.so --all $(PROGRAMS_ARGS)
+
+glibc-tests: ## build glibc once and run its own tests of malloc, threads, files, the loader under hakmem (GLIBC_ARGS)
+	@tools/setup-glibc.sh
+	@$(MAKE) --no-print-directory build
+	@/usr/bin/env python3 -B tests/glibc/run.py $(GLIBC_ARGS)
 
 model: ## check the models of the lock-free protocols, the large ones too (some minutes)
 	@tools/setup-test.sh

@@ -24,6 +24,7 @@ PACKAGES_PROGRAMS=(
     postgresql python3-numpy r-base-core rsync ruby rustc sbcl sox subversion swi-prolog-nox tcl tmux unzip vim-nox
     xsltproc zip zsh zstd
 )
+PACKAGES_GLIBC=(bison gawk glibc-source)
 PACKAGES_VENV=(python3-venv)
 PACKAGES_BENCH=(
     clang-19 ghostscript git libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 lua5.4 perl redis-server redis-tools
