@@ -367,11 +367,9 @@ static void memory_that_is_wanted_much_later_was_given_back_rightly(void **state
     }
 }
 
-/* Blocks that are replaced one after the other while much is in use: what is kept for them is of no
- * use when the rest goes. */
-static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **state)
+/* 64 superslabs in use, of which the first 16 went and came: what is kept for them is learned. */
+static const size_t *with_16_of_64_that_come_and_go(void)
 {
-    (void)state;
     static size_t slots[64];
     start();
     configure(1000, 0, 1ull * SECOND_NS);
@@ -382,6 +380,15 @@ static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **s
             release(slots[i], 32, RUN);
         acquire_whole(slots, 16);
     }
+    return slots;
+}
+
+/* Blocks that are replaced one after the other while much is in use: what is kept for them is of no
+ * use when the rest goes. */
+static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **state)
+{
+    (void)state;
+    const size_t *slots = with_16_of_64_that_come_and_go();
     uint64_t before = stats().unmapped_superslabs;
     for (unsigned i = 0; i < 16; i++)
         release(slots[i], 32, RUN);
@@ -396,16 +403,7 @@ static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **s
 static void what_was_learned_holds_down_to_half_of_what_was_in_use(void **state)
 {
     (void)state;
-    static size_t slots[64];
-    start();
-    configure(1000, 0, 1ull * SECOND_NS);
-    fake_os_set_time_ns(100ull * SECOND_NS);
-    acquire_whole(slots, 64);
-    for (unsigned round = 0; round < 8; round++) {
-        for (unsigned i = 0; i < 16; i++)
-            release(slots[i], 32, RUN);
-        acquire_whole(slots, 16);
-    }
+    const size_t *slots = with_16_of_64_that_come_and_go();
     for (unsigned i = 0; i < 28; i++)
         release(slots[i], 32, RUN);
     assert_in_range(stats().retired_now, 36 / 8 + 10 / 2, 36 / 8 + 10 / 2 + 1);
