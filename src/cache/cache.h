@@ -327,8 +327,7 @@ void *hak_cache_refill_or_larger(struct hak_heap *heap, unsigned cls, bool *zero
 void hak_cache_note_size(struct hak_heap *heap, unsigned cls, size_t size_bytes);
 /* Brings the front's copies of the window's figures up to date. */
 void hak_cache_refresh(struct hak_heap *heap);
-/* Frees p, a block of a class of this heap's home, when its bin is full; or seemed to be, as the
- * block has only just become one of those. */
+/* Frees p, a block of a class of this heap's home, whose bin may be full. */
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p);
 /* Frees p, a block of another heap's slab, whose slot has this map entry. */
 void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p);

@@ -100,8 +100,7 @@ void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
     few[count] = hak_cache_refill(heap, cls, &zero);
     count += few[count] != NULL;
     while (count-- > 0)
-        if (!hak_cache_push(&heap->front, cls * 2u, few[count]))
-            hak_cache_overflow(heap, cls, few[count]);
+        hak_cache_overflow(heap, cls, few[count]);
 }
 
 bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls)
