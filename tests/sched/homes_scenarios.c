@@ -11,7 +11,7 @@ static void homes_start(unsigned count)
     blocks_start(count);
 }
 
-static void guests_setup(void)
+static void homes_setup(void)
 {
     homes_start(3);
     blocks_give(4, BIG);
@@ -39,12 +39,6 @@ static void guests_run(unsigned who)
 }
 
 /* --- a home's thread ends and so does its guest, and others begin meanwhile --- */
-
-static void homes_setup(void)
-{
-    homes_start(3);
-    blocks_give(4, BIG);
-}
 
 static void homes_run(unsigned who)
 {
@@ -102,16 +96,15 @@ static void visits_run(unsigned who)
 
 static struct hak_heap *first, *second;
 
-static void merge(struct hak_heap *heap)
+static void merge(struct hak_heap *heap, struct hak_heap *other)
 {
     heap->exchanged_blocks = UINT16_MAX;
-    hak_homes_weigh_owner(heap, first);
+    hak_homes_weigh_owner(heap, other);
 }
 
 static void merge_setup(void)
 {
-    homes_start(3);
-    blocks_give(4, BIG);
+    homes_setup();
     blocks_given[4] = blocks_allocate(blocks_enter(1), BIG);
     blocks_given[5] = blocks_allocate(blocks_enter(1), BIG);
     second = blocks_enter(1);
@@ -124,7 +117,7 @@ static void merge_run(unsigned who)
     if (who == 1) {
         blocks_free(heap, blocks_given[0]);
         hak_outbox_flush(heap);
-        merge(heap);
+        merge(heap, first);
         blocks_free(heap, blocks_given[1]);
         blocks_free(heap, blocks_allocate(heap, BIG));
         hak_cache_flush(heap);
@@ -154,7 +147,7 @@ static void follow_run(unsigned who)
     static const unsigned heap_of[] = {0, 1, 3};
     struct hak_heap *heap = blocks_enter(heap_of[who]);
     if (who == 1)
-        merge(heap);
+        merge(heap, first);
     blocks_free(heap, blocks_given[who]);
     if (who != 2)
         blocks_free(heap, blocks_given[3 + who]);
@@ -173,18 +166,14 @@ static void cross_run(unsigned who)
     struct hak_heap *heap = blocks_enter(who);
     blocks_free(heap, blocks_given[who == 0 ? 4 : who]);
     hak_outbox_flush(heap);
-    if (who == 0) {
-        heap->exchanged_blocks = UINT16_MAX;
-        hak_homes_weigh_owner(heap, second);
-    } else if (who == 1) {
-        merge(heap);
-    }
+    if (who != 2)
+        merge(heap, who == 0 ? second : first);
     blocks_free(heap, blocks_allocate(heap, BIG));
     hak_cache_flush(heap);
 }
 
 const struct scenario homes_scenarios[] = {
-    {"blocks_guests", "two threads share a heap's slabs, a third frees into them", 3, guests_setup,
+    {"blocks_guests", "two threads share a heap's slabs, a third frees into them", 3, homes_setup,
      guests_run, blocks_between, blocks_verify},
     {"blocks_homes", "a home's thread and its guest end, another begins", 3, homes_setup, homes_run,
      blocks_between, blocks_verify},
