@@ -199,11 +199,9 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
         hak_heap_try_collect_any(h);
 }
 
-/* A heap that has used up a few slabs of a class will use up the next; a thread that wants a few
+/* A heap that has used up so many slabs of a class will use up the next; a thread that wants a few
  * blocks of a class will not, and there may be a thousand of those. */
-#define SLABS_BEFORE_DENSE 4u
-/* So many tell as much if they were found to be written. */
-#define WRITTEN_SLABS_BEFORE_DENSE 2u
+#define SLABS_BEFORE_DENSE 2u
 /* One that has so much uses up slabs of a class that it has just begun with, too. */
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_BLOCKS_LOOKED_AT 2u
@@ -242,14 +240,13 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     bool sparse = slabs_may_be_sparse(c);
     bool large = heap->slab_bytes >= LARGE_HEAP_BYTES && hak_pool_has_huge_pages();
     bool early = !sparse && (large || hak_pool_is_huge_early());
-    unsigned before = sparse ? WRITTEN_SLABS_BEFORE_DENSE : SLABS_BEFORE_DENSE;
-    if (ch->slabs_taken < before) {
+    if (ch->slabs_taken < SLABS_BEFORE_DENSE) {
         if (!sparse)
             ch->slabs_taken++;
         else if (slabs_tells_use(full))
             ch->slabs_taken = slabs_is_written(full, c) ? ch->slabs_taken + 1 : 0;
     }
-    bool few = ch->slabs_taken < before && !early;
+    bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !early;
     bool of_many = heap == hak_orphans; /* whoever adopts one may want little of it */
     return few || of_many || hak_load_relaxed(&heap->group) != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }

@@ -114,11 +114,11 @@ static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, boo
     return false;
 }
 
-/* A huge page that is not used up yet is hardly a thing beside what the pool has. */
-#define LARGE_HUGE_SUPERSLABS 4u
+/* A huge page that is not used up yet is hardly a thing beside what the process has. */
+#define LARGE_HUGE_SUPERSLABS 2u
 static bool pool_is_large(void)
 {
-    return pool_wants_huge_pages(pool_slot_superslabs() / LARGE_HUGE_SUPERSLABS);
+    return pool_wants_huge_pages(pool_used_superslabs() / LARGE_HUGE_SUPERSLABS);
 }
 
 /* What will be used up goes to superslabs with huge pages, what may not be keeps out of them, or

@@ -29,8 +29,7 @@ bool hak_pool_is_huge_early(void)
 
 bool hak_pool_has_huge_pages(void)
 {
-    size_t unknown = pool_knows_dense() ? 0 : hak_load_relaxed(&hak_pool.whole_now);
-    return pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now) - unknown);
+    return pool_wants_huge_pages(pool_used_superslabs());
 }
 
 static bool grow_try_reserve(size_t superslabs)

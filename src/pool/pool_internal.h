@@ -138,6 +138,12 @@ static inline bool pool_knows_dense(void)
     return hak_load_relaxed(&hak_pool.dense_samples) >= POOL_DENSE_ENOUGH;
 }
 
+/* Mapped superslabs, but for huge blocks of which it is not known whether they are used. */
+static inline size_t pool_used_superslabs(void)
+{
+    return pool_knows_dense() ? hak_load_relaxed(&hak_pool.mapped_now) : pool_slot_superslabs();
+}
+
 /* A huge block of so many bytes is worth keeping. */
 static inline bool pool_keeps_huge(size_t bytes)
 {

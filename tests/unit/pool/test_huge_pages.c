@@ -64,7 +64,7 @@ static void a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up(void **s
 {
     (void)state;
     start();
-    huge_pages_from(HAK_SUPERSLAB_BYTES);
+    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
     for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
         acquire(1, 1, DENSE, NULL);
     size_t run = acquire(4, 1, RUN, NULL);
