@@ -349,14 +349,8 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     bool borrows = larger_will_do && bins_may_borrow_locked(heap, cls);
     if (blocks == 0 && borrows && ch->volume < SPARING_REFILLS)
         p = bins_try_borrow_locked(heap, cls);
-    if (blocks == 0 && p == NULL) {
-        if (HAK_UNLIKELY(hak_registry_has_kept()) && hak_heap_pick_locked(home, cls) == NULL) {
-            hak_unlock(&home->lock);
-            hak_registry_give_kept();
-            home = hak_heap_lock_owner(heap);
-        }
+    if (blocks == 0 && p == NULL)
         blocks = bins_fill_locked(heap, cls, borrows, zero);
-    }
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&home->lock);

@@ -229,13 +229,16 @@ void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
 /* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 
-/* Heaps of threads that ended are kept as they are, bins and all, for the next threads: see
- * threads.c. */
+/* Heaps of threads that ended are kept as they are for the next threads: see threads.c. */
+#define HAK_KEPT_HEAPS 4u
 static inline bool hak_registry_has_kept(void)
 {
     return hak_load_relaxed(&hak_registry.kept) != NULL;
 }
 
+/* Those that have slabs; none while somebody changes the list. Returns how many. They may have a
+ * thread again before the caller looks at them. */
+unsigned hak_registry_kept_heaps(struct hak_heap *heaps[HAK_KEPT_HEAPS]);
 /* Abandons all of them. The caller holds no lock. */
 void hak_registry_give_kept(void);
 

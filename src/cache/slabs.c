@@ -131,20 +131,31 @@ static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, u
     return NULL;
 }
 
-/* From a heap that was found to have something in its inbox, and whose lock is held; it is not
- * any more after that. */
+/* From a heap whose lock is held; it is not any more after that. */
 static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak_heap *from,
-                                               unsigned cls)
+                                               unsigned cls, bool is_kept)
 {
     hak_heap_collect_locked(from);
-    struct hak_slab *s = hak_load_relaxed(&from->group) == hak_load_relaxed(&heap->group)
-                             ? slabs_pick_of_sleeper_locked(from, cls)
-                             : NULL;
+    struct hak_slab *s = NULL;
+    if (hak_load_relaxed(&from->group) == hak_load_relaxed(&heap->group))
+        s = is_kept ? hak_heap_pick_locked(from, cls) : slabs_pick_of_sleeper_locked(from, cls);
     if (s != NULL)
         slabs_adopt_to_use_locked(heap, from, s);
     hak_unlock(&from->lock);
     if (s != NULL) /* what was sent before the slab had its new owner */
         hak_inbox_forward_any(from);
+    return s;
+}
+
+/* Stage 0: a slab of a heap that waits for its next thread. */
+static struct hak_slab *slabs_try_kept_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_heap *kept[HAK_KEPT_HEAPS];
+    unsigned count = hak_registry_kept_heaps(kept);
+    struct hak_slab *s = NULL;
+    for (unsigned i = 0; i < count && s == NULL; i++)
+        if (kept[i] != heap && hak_heap_try_lock_whole(kept[i]))
+            s = slabs_take_over_locked(heap, kept[i], cls, true);
     return s;
 }
 
@@ -167,7 +178,7 @@ static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsign
         if (h != heap && h != hak_orphans && hak_load_relaxed(&h->inbox) != NULL &&
             hak_heap_try_lock_whole(h)) {
             sleepers++;
-            s = slabs_take_over_locked(heap, h, cls);
+            s = slabs_take_over_locked(heap, h, cls, false);
         }
         if (s != NULL || h == begin)
             break;
@@ -186,6 +197,8 @@ static struct hak_slab *slabs_try_find_locked(struct hak_heap *heap, unsigned cl
     }
     if (s == NULL)
         s = slabs_try_adopt_locked(heap, cls);
+    if (s == NULL)
+        s = slabs_try_kept_locked(heap, cls);
     return s != NULL ? s : slabs_try_take_over_locked(heap, cls);
 }
 

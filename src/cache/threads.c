@@ -4,10 +4,11 @@
  * slabs go to the shared heap and the heap itself waits for the next thread, so a late visitor
  * always reads a valid heap.
  *
- * Small ones keep their slabs and full bins at first, and the next threads go on with them: to
- * empty and fill them again for each thread costs more than a short task's own blocks. The slabs of
- * all that are kept go to the shared heap when any thread is about to take one from there or from
- * the pool; of the oldest when there are too many, and at each tick.
+ * The last few keep their slabs at first, small ones their full bins too, and the next threads go
+ * on with them: to empty and fill them again for each thread costs more than a short task's own
+ * blocks, and what threads with many sizes leave behind would be moved slab by slab, and in memory
+ * several times. A thread that finds no slab takes one of theirs before it takes one from the pool.
+ * The oldest goes to the shared heap when there are too many, and at each tick.
  *
  * Lock order: heaps (the shared ones last), then the registry's, the pool's, the window's, the
  * records'. */
@@ -18,9 +19,10 @@
 #include <string.h>
 
 #define TAG_MAX 0xFFFFF0u
-#define KEPT_HEAPS 4u
-#define KEPT_MOST_BYTES ((size_t)2 << 20)       /* of slabs, each */
-#define KEPT_MOST_BIN_BYTES ((size_t)256 << 10) /* of a guest */
+/* A heap that is kept has no more in its bins, and nothing if it has more in slabs: each block in a
+ * bin may pin a slab. */
+#define KEPT_MOST_BIN_BYTES ((size_t)256 << 10)
+#define KEPT_MOST_SLAB_BYTES ((size_t)8 << 20)
 
 static void *no_blocks[1];
 
@@ -300,9 +302,22 @@ static void registry_give_oldest_kept(void)
         registry_give_heap(heap);
 }
 
+unsigned hak_registry_kept_heaps(struct hak_heap *heaps[HAK_KEPT_HEAPS])
+{
+    unsigned count = 0;
+    if (!hak_registry_has_kept() || !hak_try_lock(&hak_registry.lock))
+        return 0;
+    for (struct hak_heap *h = hak_load_relaxed(&hak_registry.kept);
+         h != NULL && count < HAK_KEPT_HEAPS; h = h->next_free)
+        if (hak_load_relaxed(&h->slabs) != 0)
+            heaps[count++] = h;
+    hak_unlock(&hak_registry.lock);
+    return count;
+}
+
 void hak_registry_give_kept(void)
 {
-    for (unsigned i = 0; i < KEPT_HEAPS && hak_registry_has_kept(); i++)
+    for (unsigned i = 0; i < HAK_KEPT_HEAPS && hak_registry_has_kept(); i++)
         registry_give_oldest_kept();
 }
 
@@ -314,16 +329,15 @@ static size_t threads_bin_bytes(struct hak_heap *heap)
     return bytes;
 }
 
-/* What a heap that is kept may hold: little, as its bins may pin a slab with each block. */
-static bool threads_try_begin_anew(struct hak_heap *heap)
+static void threads_make_ready(struct hak_heap *heap)
 {
     struct hak_heap *home = hak_heap_lock_owner(heap);
-    bool is_small = home->slab_bytes <= KEPT_MOST_BYTES ||
-                    (home != heap && threads_bin_bytes(heap) <= KEPT_MOST_BIN_BYTES);
-    if (is_small)
-        threads_begin_anew_locked(heap);
+    bool holds_much = (home == heap && home->slab_bytes > KEPT_MOST_SLAB_BYTES) ||
+                      threads_bin_bytes(heap) > KEPT_MOST_BIN_BYTES;
+    threads_begin_anew_locked(heap);
     hak_unlock(&home->lock);
-    return is_small;
+    if (holds_much)
+        hak_cache_flush(heap);
 }
 
 static void registry_keep_heap(struct hak_heap *heap)
@@ -335,7 +349,7 @@ static void registry_keep_heap(struct hak_heap *heap)
     for (const struct hak_heap *h = heap->next_free; h != NULL; h = h->next_free)
         kept++;
     hak_unlock(&hak_registry.lock);
-    if (kept > KEPT_HEAPS)
+    if (kept > HAK_KEPT_HEAPS)
         registry_give_oldest_kept();
 }
 
@@ -351,10 +365,8 @@ static void threads_give_group_heaps(struct hak_heap *heap)
 void hak_cache_thread_end(struct hak_heap *heap)
 {
     threads_give_group_heaps(heap);
-    if (threads_try_begin_anew(heap))
-        registry_keep_heap(heap);
-    else
-        registry_give_heap(heap);
+    threads_make_ready(heap);
+    registry_keep_heap(heap);
 }
 
 void hak_cache_tick_any(void)

@@ -306,7 +306,8 @@ static void walk_run(unsigned who)
     hak_registry_give_kept();
 }
 
-/* --- a thread ends and another begins with its heap, a third would have its slabs --- */
+/* --- a thread ends and another begins with its heap, a third takes a slab of it, and the next one
+ * that ends gives up what is kept --- */
 
 static void kept_setup(void)
 {
@@ -327,10 +328,12 @@ static void kept_run(unsigned who)
     struct hak_heap *heap = blocks_enter(who);
     blocks_free(heap, blocks_given[who]);
     hak_outbox_flush(heap);
-    if (who == 1)
+    if (who == 1) {
         blocks_free(heap, blocks_allocate(heap, BIG));
-    else
-        blocks_leave(2);
+        return;
+    }
+    blocks_leave(2);
+    hak_registry_give_kept();
 }
 
 /* --- free pages of slabs are blocks_given back while blocks come and go --- */

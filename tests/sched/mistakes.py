@@ -242,9 +242,13 @@ MISTAKES = (
             "the inbox of a thread that ends is handed on before its slabs have their new owner", "cache/threads.c", ((
                 """    hak_inbox_forward_any(heap); /* what was sent before the slabs had their new owner */
 """, ""), (
-                    """    hak_cache_flush(heap);
+                    """static void registry_give_heap(struct hak_heap *heap)
+{
+    hak_cache_flush(heap);
 """,
-                    """    hak_cache_flush(heap);
+                    """static void registry_give_heap(struct hak_heap *heap)
+{
+    hak_cache_flush(heap);
     hak_inbox_forward_any(heap);
 """)), "blocks_ends"),
     Mistake("kept_given_unlocked", "a kept heap is given up while a thread that starts takes it", "cache/threads.c", ((
@@ -255,6 +259,16 @@ MISTAKES = (
     hak_unlock(&hak_registry.lock);
 """,
         """    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
+"""),), "blocks_kept"),
+    Mistake("kept_taken_unlocked", "a slab of a kept heap is taken while a thread begins with that", "cache/slabs.c", ((
+        """        if (kept[i] != heap && hak_heap_try_lock_whole(kept[i]))
+            s = slabs_take_over_locked(heap, kept[i], cls, true);
+""",
+        """        if (kept[i] != heap) {
+            s = hak_heap_pick_locked(kept[i], cls);
+            if (s != NULL)
+                slabs_adopt_to_use_locked(heap, kept[i], s);
+        }
 """),), "blocks_kept"),
     Mistake("reclaimed_unlocked", "who frees blocks of an ended thread takes their slab without the shared heap's lock",
             "cache/remote.c", ((
@@ -306,10 +320,12 @@ MISTAKES = (
 """)), "blocks_walk"),
     Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
         """    hak_heap_collect_locked(from);
-    struct hak_slab *s = hak_load_relaxed(&from->group)""",
+    struct hak_slab *s = NULL;
+""",
         """    hak_heap_collect_locked(from);
     hak_unlock(&from->lock);
-    struct hak_slab *s = hak_load_relaxed(&from->group)"""), (
+    struct hak_slab *s = NULL;
+"""), (
             """        slabs_adopt_to_use_locked(heap, from, s);
     hak_unlock(&from->lock);
 """,
