@@ -221,8 +221,14 @@ void hak_cache_collect_orphans(void)
 /* --- outbox --- */
 
 /* Most owners that run collect before this many messages wait for them. This one sleeps, or only
- * frees: whoever frees the next of its blocks does it instead. */
+ * frees: whoever frees the next of its blocks does it instead. So it does where the thread has
+ * ended, and its heap waits for the next one. */
 #define INBOX_MOST_MESSAGES 64u
+static bool outbox_owner_sleeps(const struct hak_heap *owner)
+{
+    return hak_load_relaxed(&owner->thread) == 0 ||
+           hak_load_relaxed(&owner->inbox_messages) >= INBOX_MOST_MESSAGES;
+}
 
 static void outbox_send(struct hak_heap *heap, struct hak_outbox *o)
 {
@@ -233,8 +239,7 @@ static void outbox_send(struct hak_heap *heap, struct hak_outbox *o)
     hak_count_owner(&heap->stats.remote_sends, 1u);
     *o = (struct hak_outbox){0};
     struct hak_heap *owner = remote_send_any(m);
-    if (hak_load_relaxed(&owner->inbox_messages) >= INBOX_MOST_MESSAGES &&
-        hak_heap_try_collect_any(owner))
+    if (outbox_owner_sleeps(owner) && hak_heap_try_collect_any(owner))
         hak_count_owner(&heap->stats.collected_for_others, 1u);
 }
 

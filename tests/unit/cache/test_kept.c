@@ -25,9 +25,11 @@ static void a_small_heap_is_kept_whole_for_the_next_thread(void **state)
     assert_non_null(hak_load_relaxed(&other->inbox)); /* what waited was sent */
     verify_heaps();
 
+    unsigned used = hak_slab_used_blocks(s);
     release(other, live);
     hak_outbox_flush(other);
-    assert_non_null(hak_load_relaxed(&heap->inbox));
+    assert_null(hak_load_relaxed(&heap->inbox)); /* nobody else would come by to collect it */
+    assert_int_equal(hak_slab_used_blocks(s), used - 1);
     assert_ptr_equal(open_thread(), heap);
     assert_int_equal(hak_bin_blocks(heap, cls), in_bin);
     assert_ptr_equal(allocate(heap, cls), p);
