@@ -282,35 +282,6 @@ bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p)
     return true;
 }
 
-/* Who frees blocks of an ended thread has most often got all of them, and goes on with its work: it
- * takes over the slabs of those that wait in the outbox, so that the next go to its bins, and what
- * is free there is its own to use. (Eight threads that inherit 10,000 blocks each: 0.85 of the time
- * and 0.93 of the memory.) Not slabs of a class of which it has allocated nothing itself, nor when
- * a share of what it has is free already: a thread that gathers what others leave behind would
- * keep from the next ones what they could use. */
-#define ADOPTING_SHARE 4u
-
-static bool outbox_may_adopt_locked(const struct hak_heap *heap)
-{
-    return heap->free_bytes <= heap->slab_bytes / ADOPTING_SHARE;
-}
-
-static HAK_COLD void outbox_adopt(struct hak_heap *heap, const struct hak_outbox *o)
-{
-    struct hak_heap *orphans = hak_orphans, *home = hak_heap_lock_owner(heap);
-    if (outbox_may_adopt_locked(home) && hak_heap_try_lock_whole(orphans)) {
-        for (unsigned i = o->free; i < HAK_MESSAGE_BLOCKS && outbox_may_adopt_locked(home); i++) {
-            size_t slot = hak_slot_of(o->message->blocks[i]);
-            uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
-            unsigned cls = (entry & HAK_KIND_MASK) / 2;
-            if (entry >> HAK_TAG_SHIFT == o->tag && heap->classes[cls].begun != 0)
-                hak_heap_adopt_locked(home, orphans, hak_slab_of_slot(slot, hak_class(cls)));
-        }
-        hak_unlock(&orphans->lock);
-    }
-    hak_unlock(&home->lock);
-}
-
 /* There is no room for p in a message that waits, or so much waits that all of it is sent. */
 void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
@@ -321,9 +292,6 @@ void hak_cache_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
         const struct hak_slab *s = hak_slab_of_slot(hak_slot_of(p), hak_class(cls));
         hak_homes_weigh_owner(heap, hak_load_acquire(&s->owner)); /* ORDER: [slab-owner] */
     }
-    const struct hak_outbox *o = hak_outbox_of(heap, entry);
-    if (HAK_UNLIKELY(o->tag == hak_orphans->tag >> HAK_TAG_SHIFT))
-        outbox_adopt(heap, o);
     if (HAK_UNLIKELY(!hak_outbox_try_add(heap, entry, p)))
         hak_cache_free_direct(cls, p);
     if (heap->outbox_bytes >= HAK_OUTBOX_MAX_BYTES)

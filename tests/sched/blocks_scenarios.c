@@ -85,23 +85,19 @@ static void adopt_run(unsigned who)
         hak_cache_flush(heap);
 }
 
-/* --- slabs of an ended thread: two that free their blocks take them over, one adopts --- */
+/* --- slabs of an ended thread: two free their blocks and collect them, one adopts --- */
 
 /* Two of them are sent at once. */
 #define HALF (HAK_CLASS_ALIGNED + 5u)
 
-static void *held[2];
-
-static void reclaim_setup(void)
+static void inherit_setup(void)
 {
     blocks_start(4);
-    for (unsigned i = 0; i < 2; i++)
-        held[i] = blocks_allocate(blocks_enter(i + 1), HALF);
     blocks_give(8, HALF);
     blocks_leave_for_good(0);
 }
 
-static void reclaim_run(unsigned who)
+static void inherit_run(unsigned who)
 {
     struct hak_heap *heap = blocks_enter(who + 1);
     if (who == 2) {
@@ -112,7 +108,6 @@ static void reclaim_run(unsigned who)
     }
     for (unsigned i = 0; i < 4; i++)
         blocks_free(heap, blocks_given[2 * i + who]);
-    blocks_free(heap, held[who]);
     hak_cache_flush(heap);
 }
 
@@ -449,8 +444,8 @@ const struct scenario blocks_scenarios[] = {
      blocks_between, blocks_verify},
     {"blocks_adopt", "two threads adopt slabs into which a third frees", 3, adopt_setup, adopt_run,
      blocks_between, blocks_verify},
-    {"blocks_reclaim", "two threads take over the slabs whose blocks they free, a third adopts", 3,
-     reclaim_setup, reclaim_run, blocks_between, blocks_verify},
+    {"blocks_inherit", "two threads free and collect the blocks of an ended one, a third adopts", 3,
+     inherit_setup, inherit_run, blocks_between, blocks_verify},
     {"blocks_newcomers", "threads start and adopt while another frees", 3, newcomers_setup,
      newcomers_run, blocks_between, blocks_verify},
     {"blocks_reuse", "a slab is emptied from afar and made anew for another class", 3, reuse_setup,

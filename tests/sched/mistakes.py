@@ -270,15 +270,6 @@ MISTAKES = (
                 slabs_adopt_to_use_locked(heap, kept[i], s);
         }
 """),), "blocks_kept"),
-    Mistake("reclaimed_unlocked", "who frees blocks of an ended thread takes their slab without the shared heap's lock",
-            "cache/remote.c", ((
-                "    if (outbox_may_adopt_locked(home) && hak_heap_try_lock_whole(orphans)) {\n",
-                "    if (outbox_may_adopt_locked(home)) {\n"), (
-                    "        hak_unlock(&orphans->lock);\n    }\n    hak_unlock(&home->lock);\n",
-                    "    }\n    hak_unlock(&home->lock);\n")), "blocks_reclaim"),
-    Mistake("reclaimed_again", "who frees takes a slab over that another has taken over since", "cache/remote.c", ((
-        "            if (entry >> HAK_TAG_SHIFT == o->tag && heap->classes[cls].begun != 0)\n",
-        "            if (heap->classes[cls].begun != 0)\n"),), "blocks_reclaim"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;

@@ -65,78 +65,23 @@ static void collect(struct hak_heap *heap)
     hak_unlock(&heap->lock);
 }
 
-/* `count` blocks of an ended thread, and behind them one that `other` has allocated. Returns the
- * class of the first. */
-static unsigned leave_blocks_to_other(unsigned count, size_t bytes, size_t bytes_of_other)
+static void what_is_freed_of_an_ended_threads_blocks_is_collected_when_it_is_sent(void **state)
 {
+    (void)state;
     start_two();
-    unsigned cls = hak_class_of(bytes);
-    allocate_many(owner, cls, count);
-    hak_self = &other->front;
-    blocks[count] = allocate(other, hak_class_of(bytes_of_other));
+    unsigned cls = hak_class_of(64);
+    allocate_many(owner, cls, 300);
     close_thread(owner);
     hak_self = &other->front;
-    assert_true(count > HAK_MESSAGE_BLOCKS + 1u);
-    return cls;
-}
-
-static void who_frees_blocks_of_an_ended_thread_takes_their_slabs(void **state)
-{
-    (void)state;
-    unsigned cls = leave_blocks_to_other(300, 64, 64);
+    struct hak_slab *s = hak_slab_of_slot(hak_slot_of(blocks[299]), hak_class(cls));
+    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
     release_many(other, cls, HAK_MESSAGE_BLOCKS);
-    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
+    assert_int_equal(hak_slab_used_blocks(s), 300);
     release(other, blocks[HAK_MESSAGE_BLOCKS]); /* no room for it in the message */
-    assert_ptr_equal(owner_of(blocks[299]), other);
-    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), 0);
-    struct hak_pool_stats pool;
-    hak_pool_stats(&pool);
-    assert_int_equal(pool.acquired[HAK_STAGE_ADOPT], 0); /* nothing was acquired */
-    assert_true(counted(&other->stats.adopted_slabs) > 0);
-    verify_heaps();
-    uint64_t sent = counted(&other->stats.remote_frees);
-    for (unsigned i = HAK_MESSAGE_BLOCKS + 1; i <= 300; i++)
+    assert_int_equal(hak_slab_used_blocks(s), 300 - HAK_MESSAGE_BLOCKS);
+    assert_true(counted(&other->stats.collected_for_others) > 0);
+    for (unsigned i = HAK_MESSAGE_BLOCKS + 1; i < 300; i++)
         release(other, blocks[i]);
-    CHECK(counted(&other->stats.remote_frees) == sent, "%lu blocks were sent",
-          counted(&other->stats.remote_frees) - sent);
-    hak_cache_flush(other);
-    collect(other); /* what was sent to its own inbox */
-    assert_nothing_held();
-}
-
-static void who_allocates_nothing_of_the_class_leaves_the_slabs(void **state)
-{
-    (void)state;
-    leave_blocks_to_other(300, 64, 100);
-    for (unsigned i = 0; i < 299; i++)
-        release(other, blocks[i]);
-    assert_ptr_equal(owner_of(blocks[299]), hak_orphans);
-    release(other, blocks[299]);
-    release(other, blocks[300]);
-    hak_cache_flush(other);
-    assert_nothing_held();
-}
-
-static void who_has_much_free_leaves_the_slabs(void **state)
-{
-    (void)state;
-    unsigned cls = leave_blocks_to_other(300, 64, 64);
-    char *mine[1000];
-    for (unsigned i = 0; i < UNIT_COUNT(mine); i++)
-        mine[i] = allocate(other, cls);
-    for (unsigned i = 1; i < UNIT_COUNT(mine); i++)
-        release(other, mine[i]);
-    hak_lock(&other->lock);
-    hak_heap_drain_locked(other, cls, hak_bin_blocks(other, cls));
-    hak_unlock(&other->lock);
-    assert_true(other->free_bytes > other->slab_bytes / 4);
-    size_t left = hak_load_relaxed(&hak_orphans->slabs);
-    for (unsigned i = 0; i < 150; i++)
-        release(other, blocks[i]);
-    assert_int_equal(hak_load_relaxed(&hak_orphans->slabs), left);
-    for (unsigned i = 150; i <= 300; i++)
-        release(other, blocks[i]);
-    release(other, mine[0]);
     hak_cache_flush(other);
     assert_nothing_held();
 }
@@ -476,9 +421,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_remote_free_comes_back_to_its_live_owner),
     cmocka_unit_test(a_remote_free_changes_nothing_in_the_block),
     cmocka_unit_test(a_remote_free_comes_back_to_the_slab_of_an_ended_owner),
-    cmocka_unit_test(who_frees_blocks_of_an_ended_thread_takes_their_slabs),
-    cmocka_unit_test(who_allocates_nothing_of_the_class_leaves_the_slabs),
-    cmocka_unit_test(who_has_much_free_leaves_the_slabs),
+    cmocka_unit_test(what_is_freed_of_an_ended_threads_blocks_is_collected_when_it_is_sent),
     cmocka_unit_test(what_an_ending_thread_has_freed_is_sent),
     cmocka_unit_test(no_more_than_64_kib_wait_to_be_sent),
     cmocka_unit_test(blocks_for_one_heap_are_sent_together),
