@@ -40,12 +40,10 @@ static void *task_main(void *number)
     for (unsigned i = 0; i < BLOCKS; i++)
         block[i] = bench_block_new(
             SIZE_LEAST + (uint32_t)bench_below(bench_random(&random), max_bytes - SIZE_LEAST + 1));
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        if (i % (BLOCKS / HANDED_ON) == 0)
-            shelf_put(block[i]);
-        else
-            free(block[i]);
-    }
+    for (unsigned i = 0; i < HANDED_ON; i++)
+        shelf_put(block[i]);
+    for (unsigned i = HANDED_ON; i < BLOCKS; i++)
+        free(block[i]);
     return NULL;
 }
 

@@ -230,15 +230,14 @@ void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 
 /* Heaps of threads that ended are kept as they are for the next threads: see threads.c. */
-#define HAK_KEPT_HEAPS 4u
 static inline bool hak_registry_has_kept(void)
 {
     return hak_load_relaxed(&hak_registry.kept) != NULL;
 }
 
-/* Those that have slabs; none while somebody changes the list. Returns how many. They may have a
- * thread again before the caller looks at them. */
-unsigned hak_registry_kept_heaps(struct hak_heap *heaps[HAK_KEPT_HEAPS]);
+/* Locks one of them that has room in a slab of the class, after what their bins have of it went
+ * back. NULL: there is none, or somebody changes the list. It may have a thread again meanwhile. */
+struct hak_heap *hak_registry_lock_kept_with(unsigned cls);
 /* Abandons all of them. The caller holds no lock. */
 void hak_registry_give_kept(void);
 

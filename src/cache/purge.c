@@ -141,6 +141,7 @@ size_t hak_cache_purge(void)
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         if (!hak_heap_lock_whole(h))
             continue;
+        hak_heap_collect_locked(h); /* what was in bins of kept heaps, too */
         bytes += purge_slabs_locked(h, false, 1);
         hak_unlock(&h->lock);
     }

@@ -220,9 +220,9 @@ void hak_cache_collect_orphans(void)
 
 /* --- outbox --- */
 
-/* Most owners that run collect before this many messages wait for them. This one sleeps, or only
- * frees: whoever frees the next of its blocks does it instead. So it does where the thread has
- * ended, and its heap waits for the next one. */
+/* Most owners that run collect before this many messages wait for them. One that has more sleeps,
+ * or only frees: whoever frees the next of its blocks does it instead, and each message at once
+ * where the owner's thread has ended. */
 #define INBOX_MOST_MESSAGES 64u
 static bool outbox_owner_sleeps(const struct hak_heap *owner)
 {

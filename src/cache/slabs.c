@@ -150,13 +150,8 @@ static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak
 /* Stage 0: a slab of a heap that waits for its next thread. */
 static struct hak_slab *slabs_try_kept_locked(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_heap *kept[HAK_KEPT_HEAPS];
-    unsigned count = hak_registry_kept_heaps(kept);
-    struct hak_slab *s = NULL;
-    for (unsigned i = 0; i < count && s == NULL; i++)
-        if (kept[i] != heap && hak_heap_try_lock_whole(kept[i]))
-            s = slabs_take_over_locked(heap, kept[i], cls, true);
-    return s;
+    struct hak_heap *kept = hak_registry_lock_kept_with(cls);
+    return kept != NULL ? slabs_take_over_locked(heap, kept, cls, true) : NULL;
 }
 
 /* What the search for one may cost, beside a slab's worth of page faults. */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define TAG_MAX 0xFFFFF0u
+#define KEPT_HEAPS 4u
 /* A heap that is kept has no more in its bins, and nothing if it has more in slabs: each block in a
  * bin may pin a slab. */
 #define KEPT_MOST_BIN_BYTES ((size_t)256 << 10)
@@ -302,22 +303,30 @@ static void registry_give_oldest_kept(void)
         registry_give_heap(heap);
 }
 
-unsigned hak_registry_kept_heaps(struct hak_heap *heaps[HAK_KEPT_HEAPS])
+struct hak_heap *hak_registry_lock_kept_with(unsigned cls)
 {
-    unsigned count = 0;
+    struct hak_heap *found = NULL;
     if (!hak_registry_has_kept() || !hak_try_lock(&hak_registry.lock))
-        return 0;
-    for (struct hak_heap *h = hak_load_relaxed(&hak_registry.kept);
-         h != NULL && count < HAK_KEPT_HEAPS; h = h->next_free)
-        if (hak_load_relaxed(&h->slabs) != 0)
-            heaps[count++] = h;
+        return NULL;
+    for (struct hak_heap *h = hak_load_relaxed(&hak_registry.kept); h != NULL && found == NULL;
+         h = h->next_free) {
+        if (hak_load_relaxed(&h->slabs) == 0 || !hak_heap_try_lock_whole(h))
+            continue;
+        /* No thread can have the heap, and touch its bins, while it is in the list. */
+        hak_heap_drain_locked(h, cls, hak_bin_blocks(h, cls));
+        hak_heap_collect_locked(h);
+        if (hak_heap_pick_locked(h, cls) != NULL)
+            found = h;
+        else
+            hak_unlock(&h->lock);
+    }
     hak_unlock(&hak_registry.lock);
-    return count;
+    return found;
 }
 
 void hak_registry_give_kept(void)
 {
-    for (unsigned i = 0; i < HAK_KEPT_HEAPS && hak_registry_has_kept(); i++)
+    for (unsigned i = 0; i < KEPT_HEAPS && hak_registry_has_kept(); i++)
         registry_give_oldest_kept();
 }
 
@@ -349,7 +358,7 @@ static void registry_keep_heap(struct hak_heap *heap)
     for (const struct hak_heap *h = heap->next_free; h != NULL; h = h->next_free)
         kept++;
     hak_unlock(&hak_registry.lock);
-    if (kept > HAK_KEPT_HEAPS)
+    if (kept > KEPT_HEAPS)
         registry_give_oldest_kept();
 }
 

@@ -308,6 +308,8 @@ static void kept_setup(void)
 {
     blocks_start(3);
     blocks_give(4, BIG);
+    struct hak_heap *heap = blocks_enter(0);
+    blocks_free(heap, blocks_allocate(heap, BIG));
     blocks_leave(0);
 }
 

@@ -260,15 +260,16 @@ MISTAKES = (
 """,
         """    struct hak_heap *heap = registry_take_locked(&hak_registry.kept, true);
 """),), "blocks_kept"),
-    Mistake("kept_taken_unlocked", "a slab of a kept heap is taken while a thread begins with that", "cache/slabs.c", ((
-        """        if (kept[i] != heap && hak_heap_try_lock_whole(kept[i]))
-            s = slabs_take_over_locked(heap, kept[i], cls, true);
+    Mistake("kept_drained_late", "a bin of a heap that was kept is emptied when a thread may have begun with that",
+            "cache/threads.c", ((
+                """        if (hak_load_relaxed(&h->slabs) == 0 || !hak_heap_try_lock_whole(h))
+            continue;
 """,
-        """        if (kept[i] != heap) {
-            s = hak_heap_pick_locked(kept[i], cls);
-            if (s != NULL)
-                slabs_adopt_to_use_locked(heap, kept[i], s);
-        }
+                """        hak_unlock(&hak_registry.lock);
+        bool locked = hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h);
+        hak_lock(&hak_registry.lock);
+        if (!locked)
+            continue;
 """),), "blocks_kept"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))

@@ -47,6 +47,7 @@ static void what_is_kept_goes_to_whoever_would_take_a_slab(void **state)
     struct hak_heap *heap = open_thread();
     struct hak_heap *other = open_thread();
     char *live = allocate(heap, cls);
+    release(heap, allocate(heap, cls + 4));
     struct hak_slab *s = hak_slab_of_slot(hak_slot_of(live), hak_class(cls));
     end_thread(heap);
     hak_self = &other->front;
@@ -54,7 +55,8 @@ static void what_is_kept_goes_to_whoever_would_take_a_slab(void **state)
     assert_ptr_equal(hak_slab_of_slot(hak_slot_of(p), hak_class(cls)), s);
     assert_ptr_equal(hak_load_relaxed(&s->owner), other);
     assert_true(hak_registry_has_kept()); /* with all else that it had */
-    assert_int_not_equal(hak_bin_blocks(heap, cls), 0);
+    assert_int_equal(hak_bin_blocks(heap, cls), 0);
+    assert_int_not_equal(hak_bin_blocks(heap, cls + 4), 0);
     release(other, p);
     release(other, live);
     hak_registry_give_kept();
