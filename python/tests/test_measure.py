@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tests of one measured run: parsers, failures, the launcher, counting."""
 
+import dataclasses
 import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hakmem_tools.bench import allocators, measure, runner
+from hakmem_tools.bench import allocators, measure, runner, suite
 from hakmem_tools.bench.allocators import Allocator
 from hakmem_tools.bench.places import BenchError, Places
 
@@ -21,6 +22,21 @@ def test_the_report_of_a_program_is_read() -> None:
     )
     assert (run.elapsed_ns, run.checksum) == (77, "00c0ffee00c0ffee")
     assert run.metrics == {"rss_idle": (-1.5, "kB")}
+
+
+def test_a_program_that_is_not_built_is_said_before_anything_is_measured(built: Places) -> None:
+    first = suite.all_benchmarks()[0]
+    missing = dataclasses.replace(first, name="not_there", command=("not_there",))
+    plan = runner.Plan([first, missing], [GLIBC], [], built, 1, True, "")
+    heard: list[str] = []
+
+    class Ear(runner.Listener):
+        def begin(self, plan: runner.Plan, steps: int) -> None:
+            heard.append("begin")
+
+    with pytest.raises(BenchError, match="not_there is not built: run"):
+        runner.run(plan, Ear())
+    assert heard == []
 
 
 def test_the_table_of_strace_is_read() -> None:
