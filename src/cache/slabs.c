@@ -85,18 +85,13 @@ struct hak_slab *hak_heap_pick_locked(const struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
-void hak_heap_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
+/* Instead of one from the pool. The slab's owner is `heap` from now on; both heaps' locks are held.
+ */
+static void slabs_adopt_locked(struct hak_heap *heap, struct hak_heap *from, struct hak_slab *s)
 {
     hak_heap_disown_locked(from, s);
     hak_heap_own_locked(heap, s);
     hak_count_owner(&heap->stats.adopted_slabs, 1u);
-}
-
-/* Instead of one from the pool. */
-static void slabs_adopt_to_use_locked(struct hak_heap *heap, struct hak_heap *from,
-                                      struct hak_slab *s)
-{
-    hak_heap_adopt_locked(heap, from, s);
     hak_pool_count_adoption(s->cls);
 }
 
@@ -110,7 +105,7 @@ static struct hak_slab *slabs_try_adopt_locked(struct hak_heap *heap, unsigned c
     hak_heap_collect_locked(orphans);
     struct hak_slab *s = hak_heap_pick_locked(orphans, cls);
     if (s != NULL)
-        slabs_adopt_to_use_locked(heap, orphans, s);
+        slabs_adopt_locked(heap, orphans, s);
     hak_unlock(&orphans->lock);
     return s;
 }
@@ -131,27 +126,37 @@ static struct hak_slab *slabs_pick_of_sleeper_locked(struct hak_heap *sleeper, u
     return NULL;
 }
 
-/* From a heap whose lock is held; it is not any more after that. */
-static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak_heap *from,
-                                               unsigned cls, bool is_kept)
+/* Takes `s`, if there is one, from a heap whose lock is held, and is not any more after that. */
+static struct hak_slab *slabs_take_locked(struct hak_heap *heap, struct hak_heap *from,
+                                          struct hak_slab *s)
 {
-    hak_heap_collect_locked(from);
-    struct hak_slab *s = NULL;
-    if (hak_load_relaxed(&from->group) == hak_load_relaxed(&heap->group))
-        s = is_kept ? hak_heap_pick_locked(from, cls) : slabs_pick_of_sleeper_locked(from, cls);
     if (s != NULL)
-        slabs_adopt_to_use_locked(heap, from, s);
+        slabs_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
     if (s != NULL) /* what was sent before the slab had its new owner */
         hak_inbox_forward_any(from);
     return s;
 }
 
-/* Stage 0: a slab of a heap that waits for its next thread. */
+/* From a heap that was found to have something in its inbox, and whose lock is held; it is not
+ * any more after that. */
+static struct hak_slab *slabs_take_over_locked(struct hak_heap *heap, struct hak_heap *from,
+                                               unsigned cls)
+{
+    hak_heap_collect_locked(from);
+    struct hak_slab *s = hak_load_relaxed(&from->group) == hak_load_relaxed(&heap->group)
+                             ? slabs_pick_of_sleeper_locked(from, cls)
+                             : NULL;
+    return slabs_take_locked(heap, from, s);
+}
+
+/* Stage 0: a slab of a heap that waits for its next thread. Those are threads' own. */
 static struct hak_slab *slabs_try_kept_locked(struct hak_heap *heap, unsigned cls)
 {
+    if (hak_load_relaxed(&heap->group) != HAK_GROUP_SHORT)
+        return NULL;
     struct hak_heap *kept = hak_registry_lock_kept_with(cls);
-    return kept != NULL ? slabs_take_over_locked(heap, kept, cls, true) : NULL;
+    return kept != NULL ? slabs_take_locked(heap, kept, hak_heap_pick_locked(kept, cls)) : NULL;
 }
 
 /* What the search for one may cost, beside a slab's worth of page faults. */
@@ -173,7 +178,7 @@ static struct hak_slab *slabs_try_take_over_locked(struct hak_heap *heap, unsign
         if (h != heap && h != hak_orphans && hak_load_relaxed(&h->inbox) != NULL &&
             hak_heap_try_lock_whole(h)) {
             sleepers++;
-            s = slabs_take_over_locked(heap, h, cls, false);
+            s = slabs_take_over_locked(heap, h, cls);
         }
         if (s != NULL || h == begin)
             break;

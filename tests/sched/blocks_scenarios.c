@@ -308,8 +308,6 @@ static void kept_setup(void)
 {
     blocks_start(3);
     blocks_give(4, BIG);
-    struct hak_heap *heap = blocks_enter(0);
-    blocks_free(heap, blocks_allocate(heap, BIG));
     blocks_leave(0);
 }
 
@@ -331,6 +329,26 @@ static void kept_run(unsigned who)
     }
     blocks_leave(2);
     hak_registry_give_kept();
+}
+
+/* --- a thread begins with a heap that was kept and uses its bins, another would have its slabs ---
+ */
+
+static void begun_setup(void)
+{
+    blocks_start(2);
+    struct hak_heap *heap = blocks_enter(0);
+    blocks_free(heap, blocks_allocate(heap, BIG));
+    blocks_leave(0);
+}
+
+static void begun_run(unsigned who)
+{
+    struct hak_heap *heap = who == 0 ? blocks_begin(0) : blocks_enter(who);
+    for (unsigned i = 0; i < (who == 0 ? 4 : 1); i++)
+        blocks_free(heap, blocks_allocate(heap, BIG));
+    if (who == 0)
+        blocks_leave(0);
 }
 
 /* --- free pages of slabs are blocks_given back while blocks come and go --- */
@@ -464,6 +482,8 @@ const struct scenario blocks_scenarios[] = {
      walk_run, blocks_between, blocks_verify},
     {"blocks_kept", "a heap is kept for the next thread, while others free into it", 3, kept_setup,
      kept_run, blocks_between, blocks_verify},
+    {"blocks_begun", "a thread begins with a kept heap, another takes a slab of that", 2,
+     begun_setup, begun_run, blocks_between, blocks_verify},
     {"blocks_pages", "free pages of slabs are blocks_given back", 3, pages_setup, pages_run,
      blocks_between, blocks_verify},
     {"blocks_pass", "one thread makes blocks, two others free them", 3, pass_setup, pass_run,

@@ -270,7 +270,7 @@ MISTAKES = (
         hak_lock(&hak_registry.lock);
         if (!locked)
             continue;
-"""),), "blocks_kept"),
+"""),), "blocks_begun"),
     Mistake("tick_unlocked", "somebody collects for a heap whose lock is held by another", "cache/remote.c", ((
         """    if (hak_load_relaxed(&heap->inbox) == NULL || !hak_heap_try_lock_whole(heap))
         return false;
@@ -312,16 +312,14 @@ MISTAKES = (
 """)), "blocks_walk"),
     Mistake("taken_over_behind_its_back", "a slab is taken over without the lock of its owner", "cache/slabs.c", ((
         """    hak_heap_collect_locked(from);
-    struct hak_slab *s = NULL;
-""",
+    struct hak_slab *s = hak_load_relaxed(&from->group)""",
         """    hak_heap_collect_locked(from);
     hak_unlock(&from->lock);
-    struct hak_slab *s = NULL;
-"""), (
-            """        slabs_adopt_to_use_locked(heap, from, s);
+    struct hak_slab *s = hak_load_relaxed(&from->group)"""), (
+            """        slabs_adopt_locked(heap, from, s);
     hak_unlock(&from->lock);
 """,
-            """        slabs_adopt_to_use_locked(heap, from, s);
+            """        slabs_adopt_locked(heap, from, s);
 """)), "blocks_takeover"),
     Mistake("drain_of_another's", "a bin's blocks of a slab that was taken over return as if it were the owner's",
             "cache/bins.c", ((
