@@ -332,8 +332,7 @@ def head_of(plan: Plan) -> Result:
 def run(plan: Plan, listener: Listener) -> Result:
     """Measures everything, or nothing where a program is not built."""
     for benchmark in plan.benchmarks:
-        if benchmark.folder is None:
-            program_path(benchmark, plan.places)
+        Job(plan, benchmark, Path()).command(plan.quick)
     result = head_of(plan)
     begin = time.monotonic()
     listener.begin(plan, sum(steps_of(plan, b) for b in plan.benchmarks))
