@@ -189,7 +189,7 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
 {
     struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
     hak_add_relaxed(&hak_pool.acquired[stage][label], 1u);
-    hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
+    pool_count_in_use(label, (long)count);
     if (label != HAK_POOL_LABEL_RUN)
         hak_store_relaxed(&s->has_bits, true);
     pool_begin_huge(s, slot);
@@ -261,7 +261,7 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
     while (!(pool_busy(state) & mask)) {
         *zero = !(pool_dirty(state) & mask);
         if (pool_try_claim(s, &state, mask)) {
-            hak_add_relaxed(&hak_pool.in_use[HAK_POOL_LABEL_RUN], (size_t)count);
+            pool_count_in_use(HAK_POOL_LABEL_RUN, (long)count);
             return true;
         }
     }
@@ -295,7 +295,7 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
     hak_store_relaxed(&s->released_ns, now);
     hak_store_relaxed(&hak_pool.warm[label], (uint32_t)superslab + 1);
     hak_add_relaxed(&hak_pool.released, 1u);
-    hak_sub_relaxed(&hak_pool.in_use[label], (size_t)count);
+    pool_count_in_use(label, -(long)count);
     HAK_TRACE(HAK_TRACE_FREE, "purged", purged ? "yes" : "no", {"class", label},
               {"superslab", superslab}, {"slot", at}, {"count", count});
     /* ORDER: [slot-state] all that the owner did in the slots; seq_cst for [slot-avail] */

@@ -5,6 +5,15 @@
 
 #include "pool/pool.h"
 
+/* What may be kept beyond the share of what is in use, by how much is in use, and what it is
+ * learned from: retired.c */
+#define POOL_LEVELS 16u
+struct pool_level {
+    _Atomic(size_t) extra_slots;
+    _Atomic(size_t) evicted_slots;          /* went for the limit's sake, and are not back yet */
+    _Atomic(size_t) regretted_lately_slots; /* came back; since something last grew old */
+};
+
 struct pool {
     struct hak_lock grow_lock; /* one thread at a time asks the system for memory */
     uint32_t
@@ -19,12 +28,9 @@ struct pool {
         mapped_now;            /* superslabs that are mapped, wholly or in part, huge blocks' too */
     _Atomic(size_t) whole_now; /* those of huge blocks */
     _Atomic(size_t) empty_now; /* EMPTY slots of superslabs that are not retired */
-    /* What may be kept beyond the share of what is in use, and what it is learned from: retired.c
-     */
-    _Atomic(size_t) extra_slots, evicted_slots, most_in_use_slots;
-    _Atomic(size_t) regretted_lately_slots; /* since something last grew old */
-    /* In use when that was given back, or more. */
-    _Atomic(size_t) evicted_at_slots, extra_from_slots;
+    _Atomic(size_t) in_use_now; /* slots; of all labels, huge blocks' not */
+    struct pool_level levels[POOL_LEVELS];
+    _Atomic(size_t) most_in_use_slots; /* since something last grew old */
     _Atomic(uint64_t) evicted_ns, next_tick_ns;
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
@@ -136,6 +142,13 @@ bool hak_pool_try_huge_pages(size_t superslab, char *page);
 static inline bool pool_knows_dense(void)
 {
     return hak_load_relaxed(&hak_pool.dense_samples) >= POOL_DENSE_ENOUGH;
+}
+
+/* Counts slots that are acquired, or (of `count` less than 0) released. */
+static inline void pool_count_in_use(unsigned label, long count)
+{
+    hak_add_relaxed(&hak_pool.in_use[label], (size_t)count);
+    hak_add_relaxed(&hak_pool.in_use_now, (size_t)count);
 }
 
 /* Mapped superslabs, but for huge blocks of which it is not known whether they are used. */

@@ -13,12 +13,13 @@
  * given back wrongly (unless a huge block grows by it, which nothing that is kept could serve), and
  * the limit rises by as much, to a quarter of the most that was in use (32 MiB at least; a knob),
  * and to all of that when as much has been given back wrongly. It rises for as much in use as there
- * was when that memory was given back; with less in use, by less, and with half of that, by
- * nothing. Memory that grew old unused was kept wrongly, and the limit falls by as much. What is
- * over the limit goes back at once, whole superslabs first, the oldest first; then EMPTY slots,
- * from the highest address down (slots are acquired from the lowest up). The rest goes when it is
- * older than the configured age (EMPTY slots: four times that, while no experience is needed to
- * keep so much), at the next tick.
+ * was at least between that memory's going and its coming back, and for more; so a program that is
+ * done keeps what it has missed when it had as little, not what it has missed at work. (Levels:
+ * each is twice the one below it.) Memory that grew old unused was kept wrongly, and the limit
+ * falls by as much. What is over the limit goes back at once, whole superslabs first, the oldest
+ * first; then EMPTY slots, from the highest address down (slots are acquired from the lowest up).
+ * The rest goes when it is older than the configured age (EMPTY slots: four times that, while no
+ * experience is needed to keep so much), at the next tick.
  *
  * Nothing here takes a lock. See pool.h. */
 #include "os/probes.h"
@@ -76,16 +77,23 @@ static size_t kept_most(void)
     return hak_load_relaxed(&hak_pool.config.max_count) + hak_load_relaxed(&hak_pool.prewarmed);
 }
 
-/* What experience adds to the limit was learned while so much and more was in use. Of half of that
- * it says nothing, and between the two less of it holds the less is in use. */
-static size_t kept_extra_slots(size_t in_use)
+#define KEPT_TOP_LEVEL (POOL_LEVELS - 1u)
+/* How much is in use, UNUSED slots not counted: 0 below 512 KiB, and one more for each doubling. */
+static unsigned kept_level(void)
 {
-    size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
-    size_t from = hak_load_relaxed(&hak_pool.extra_from_slots);
-    size_t half = from / 2;
-    if (in_use >= from)
-        return extra;
-    return in_use <= half ? 0 : extra * (in_use - half) / (from - half);
+    size_t in_use =
+        hak_load_relaxed(&hak_pool.in_use_now) + hak_load_relaxed(&hak_pool.whole_now) * HAK_SLOTS;
+    unsigned level = hak_log2_floor(hak_max(in_use / (KEPT_MIN_SLOTS / 4), 1u));
+    return (unsigned)hak_min(level, KEPT_TOP_LEVEL);
+}
+
+/* What was learned with as much in use as at `top`, or less. */
+static size_t kept_extra_slots(unsigned top)
+{
+    size_t extra = 0;
+    for (unsigned level = 0; level <= top; level++)
+        extra += hak_load_relaxed(&hak_pool.levels[level].extra_slots);
+    return extra;
 }
 
 /* What may be kept without experience. */
@@ -106,7 +114,7 @@ size_t hak_retired_budget_slots(void)
         slots = max_bytes / HAK_SLOT_BYTES;
     else {
         size_t in_use = kept_in_use_slots();
-        slots = kept_always_slots(in_use) + kept_extra_slots(in_use);
+        slots = kept_always_slots(in_use) + kept_extra_slots(kept_level());
     }
     return (slots >> give_back) + prewarmed;
 }
@@ -137,14 +145,14 @@ static size_t kept_lower(_Atomic(size_t) *counter, size_t slots)
     return taken;
 }
 
+/* What went with more in use, and is not back yet, would have had to be kept until now. */
 void hak_retired_evicted(size_t slots)
 {
-    size_t in_use = kept_in_use_slots();
-    if (hak_load_relaxed(&hak_pool.evicted_slots) == 0 ||
-        in_use < hak_load_relaxed(&hak_pool.evicted_at_slots))
-        hak_store_relaxed(&hak_pool.evicted_at_slots, in_use);
+    unsigned level = kept_level();
+    for (unsigned above = level + 1; above < POOL_LEVELS; above++)
+        slots += kept_lower(&hak_pool.levels[above].evicted_slots, SIZE_MAX);
+    hak_add_relaxed(&hak_pool.levels[level].evicted_slots, slots);
     hak_store_relaxed(&hak_pool.evicted_ns, hak_os_now_ns());
-    hak_add_relaxed(&hak_pool.evicted_slots, slots);
 }
 
 /* To how much the limit may rise: to the knob's share of the most that was in use, to twice that
@@ -158,28 +166,45 @@ static size_t kept_extra_most_slots(size_t most, size_t regretted)
     return hak_max(EXTRA_MIN_SLOTS_A_PERCENT * share, most * percent / 100);
 }
 
+/* Takes so much off what was learned with as much in use as at `level`, or less, the lowest last:
+ * what is kept with little in use is kept with more, too. */
+static void kept_unlearn(unsigned level, size_t slots)
+{
+    for (unsigned i = level + 1; i-- > 0 && slots != 0;)
+        slots -= kept_lower(&hak_pool.levels[i].extra_slots, slots);
+}
+
+/* `slots` that went are wanted again, with as much in use since as at `level`. Counts are hints: of
+ * two threads' stores one may get lost. */
+static void kept_learn(unsigned level, size_t slots)
+{
+    struct pool_level *l = &hak_pool.levels[level];
+    size_t regretted = hak_add_relaxed(&l->regretted_lately_slots, slots) + slots;
+    size_t all_regretted = 0;
+    for (unsigned i = 0; i < POOL_LEVELS; i++)
+        all_regretted += hak_load_relaxed(&hak_pool.levels[i].regretted_lately_slots);
+    size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
+    hak_store_relaxed(&hak_pool.most_in_use_slots, most);
+    hak_store_relaxed(&l->extra_slots,
+                      hak_max(hak_load_relaxed(&l->extra_slots) + slots, regretted));
+    size_t extra = kept_extra_slots(KEPT_TOP_LEVEL);
+    size_t extra_most = kept_extra_most_slots(most, all_regretted);
+    kept_unlearn(KEPT_TOP_LEVEL, extra - hak_min(extra, extra_most));
+}
+
+/* What went last comes back first. */
 void hak_retired_regret(size_t slots)
 {
-    if (hak_load_relaxed(&hak_pool.evicted_slots) == 0)
-        return;
-    if (hak_os_now_ns() - hak_load_relaxed(&hak_pool.evicted_ns) > REGRET_NS) {
-        hak_store_relaxed(&hak_pool.evicted_slots, (size_t)0);
-        return;
+    bool forget = hak_os_now_ns() - hak_load_relaxed(&hak_pool.evicted_ns) > REGRET_NS;
+    for (unsigned level = POOL_LEVELS; level-- > 0 && slots != 0;) {
+        size_t evicted =
+            kept_lower(&hak_pool.levels[level].evicted_slots, forget ? SIZE_MAX : slots);
+        if (evicted == 0 || forget)
+            continue;
+        slots -= evicted;
+        hak_add_relaxed(&hak_pool_knobs.regretted_slots, evicted);
+        kept_learn(level, evicted);
     }
-    size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
-    size_t extra = hak_load_relaxed(&hak_pool.extra_slots);
-    size_t regretted = kept_lower(&hak_pool.evicted_slots, slots);
-    size_t all_regretted = hak_load_relaxed(&hak_pool.regretted_lately_slots) + regretted;
-    size_t at = hak_load_relaxed(&hak_pool.evicted_at_slots);
-    if (extra == 0 || at < hak_load_relaxed(&hak_pool.extra_from_slots))
-        hak_store_relaxed(&hak_pool.extra_from_slots, at);
-    extra = hak_max(extra + regretted, all_regretted);
-    hak_add_relaxed(&hak_pool_knobs.regretted_slots, regretted);
-    /* Hints: of two threads' stores one may get lost. */
-    hak_store_relaxed(&hak_pool.regretted_lately_slots, all_regretted);
-    hak_store_relaxed(&hak_pool.most_in_use_slots, most);
-    hak_store_relaxed(&hak_pool.extra_slots,
-                      hak_min(extra, kept_extra_most_slots(most, all_regretted)));
 }
 
 /* --- which ones are retired: a bit each --- */
@@ -434,6 +459,16 @@ static size_t retired_unmap_older(uint64_t before_ns)
     return bytes;
 }
 
+/* So many grew old. */
+static void kept_wrongly(size_t slots)
+{
+    kept_unlearn(kept_level(), slots);
+    hak_add_relaxed(&hak_pool_knobs.aged_slots, slots);
+    hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
+    for (unsigned i = 0; i < POOL_LEVELS; i++)
+        hak_store_relaxed(&hak_pool.levels[i].regretted_lately_slots, (size_t)0);
+}
+
 void hak_retired_tick(uint64_t now)
 {
     uint64_t next = hak_load_relaxed(&hak_pool.next_tick_ns);
@@ -445,12 +480,8 @@ void hak_retired_tick(uint64_t now)
     bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
     uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
     aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
-    kept_lower(&hak_pool.extra_slots, aged);
-    hak_add_relaxed(&hak_pool_knobs.aged_slots, aged);
-    if (aged != 0) {
-        hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
-        hak_store_relaxed(&hak_pool.regretted_lately_slots, (size_t)0);
-    }
+    if (aged != 0)
+        kept_wrongly(aged);
 }
 
 void hak_pool_tick_any(void)
