@@ -50,7 +50,7 @@ struct hak_superslab {
     _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
     _Atomic(bool) was_purged;      /* since it was mapped */
     _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
-    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages behind their records */
+    _Atomic(bool) has_bits;        /* slabs were here: the meta has pages in memory */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */

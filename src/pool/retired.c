@@ -378,7 +378,7 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots)
     hak_pool_offer(superslab);
 }
 
-/* A program that was large once would hold up to a fiftieth of its peak otherwise. */
+/* A program that was large once would hold up to an 85th of its peak otherwise. */
 void hak_retired_forget_slabs(size_t first, size_t superslabs)
 {
     for (size_t i = first; i < first + superslabs; i++)

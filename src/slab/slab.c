@@ -9,9 +9,6 @@
 #define BITS_LARGE_AT (BITS_SMALL_AT + (size_t)HAK_SLOTS * BITS_SMALL_BYTES)
 _Static_assert(BITS_LARGE_AT + (size_t)HAK_SLOTS * BITS_LARGE_BYTES == HAK_META_BYTES,
                "the meta is just these areas");
-/* Any thread may ask a record for its owner at any time; the bits are cleared before the slab is
- * used. */
-_Static_assert(BITS_SMALL_AT == HAK_META_KEPT_BYTES, "records live for ever, bits need not");
 
 static _Atomic(uint64_t) *slab_bits(struct hak_slab *s, size_t slot, const struct hak_class *c)
 {

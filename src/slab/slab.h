@@ -15,7 +15,8 @@
  *
  * A block in a thread's bin, or on its way from a thread that does not own the slab, counts as
  * used. A record belongs to whoever holds the lock of the heap that owns the slab; any thread may
- * ask who that is. Records live for ever, so a late visitor reads valid memory.
+ * ask who that is, at any time: records stay mapped, and read as zero, nobody's, when the superslab
+ * was given back.
  *
  * Called by large (which keeps its blocks' records here) and cache. Never takes a lock, never maps
  * memory. */

@@ -26,7 +26,6 @@
 #define HAK_SLOTS 32 /* slots in a superslab */
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)6 * HAK_PAGE_BYTES)
-#define HAK_META_KEPT_BYTES HAK_PAGE_BYTES /* of these: see hak_space_try_forget_meta */
 /* Hardened build: words for each slot, as many as the smallest blocks need. */
 #define HAK_WORD_SHIFT 4
 #define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
@@ -86,8 +85,8 @@ bool hak_space_try_take_at(size_t first, size_t count);
 void hak_space_give(size_t first, size_t count);
 /* Makes the meta of superslabs below `limit` usable. Returns 0 or an errno. */
 int hak_space_need_meta(size_t limit);
-/* Nobody needs the meta of a superslab, which has some: gives its pages back, but for the first,
- * which stays what it is for ever. The others read as zero from then on. False: refused. */
+/* No slab is in a superslab, which has meta: gives its pages back. It reads as zero from then on,
+ * also to whoever looks at that moment. False: refused. */
 bool hak_space_try_forget_meta(size_t superslab);
 
 /* For walks: superslabs from 0 to below this number may have been taken at some time. */

@@ -291,8 +291,7 @@ int hak_space_need_meta(size_t limit)
 
 bool hak_space_try_forget_meta(size_t superslab)
 {
-    char *meta = hak_space_meta() + superslab * HAK_META_BYTES;
-    return hak_os_purge(meta + HAK_META_KEPT_BYTES, HAK_META_BYTES - HAK_META_KEPT_BYTES) == 0;
+    return hak_os_purge(hak_space_meta() + superslab * HAK_META_BYTES, HAK_META_BYTES) == 0;
 }
 
 void hak_space_add_lock_counts(struct hak_lock_counts *sum)
