@@ -67,8 +67,8 @@ static size_t kept_slots(void)
 
 static size_t kept_in_use_slots(void)
 {
-    size_t mapped = hak_load_relaxed(&hak_pool.mapped_now) * HAK_SLOTS;
-    return mapped - hak_min(mapped, kept_slots());
+    return hak_load_relaxed(&hak_pool.in_use_now) +
+           hak_load_relaxed(&hak_pool.whole_now) * HAK_SLOTS;
 }
 
 /* Superslabs that may be kept, prewarmed ones on top of what was configured. */
@@ -78,11 +78,9 @@ static size_t kept_most(void)
 }
 
 #define KEPT_TOP_LEVEL (POOL_LEVELS - 1u)
-/* How much is in use, UNUSED slots not counted: 0 below 512 KiB, and one more for each doubling. */
-static unsigned kept_level(void)
+/* How much is in use: 0 below 512 KiB, and one more for each doubling. */
+static unsigned kept_level(size_t in_use)
 {
-    size_t in_use =
-        hak_load_relaxed(&hak_pool.in_use_now) + hak_load_relaxed(&hak_pool.whole_now) * HAK_SLOTS;
     unsigned level = hak_log2_floor(hak_max(in_use / (KEPT_MIN_SLOTS / 4), 1u));
     return (unsigned)hak_min(level, KEPT_TOP_LEVEL);
 }
@@ -114,7 +112,7 @@ size_t hak_retired_budget_slots(void)
         slots = max_bytes / HAK_SLOT_BYTES;
     else {
         size_t in_use = kept_in_use_slots();
-        slots = kept_always_slots(in_use) + kept_extra_slots(kept_level());
+        slots = kept_always_slots(in_use) + kept_extra_slots(kept_level(in_use));
     }
     return (slots >> give_back) + prewarmed;
 }
@@ -148,7 +146,7 @@ static size_t kept_lower(_Atomic(size_t) *counter, size_t slots)
 /* What went with more in use, and is not back yet, would have had to be kept until now. */
 void hak_retired_evicted(size_t slots)
 {
-    unsigned level = kept_level();
+    unsigned level = kept_level(kept_in_use_slots());
     for (unsigned above = level + 1; above < POOL_LEVELS; above++)
         slots += kept_lower(&hak_pool.levels[above].evicted_slots, SIZE_MAX);
     hak_add_relaxed(&hak_pool.levels[level].evicted_slots, slots);
@@ -183,8 +181,7 @@ static void kept_learn(unsigned level, size_t slots)
     size_t all_regretted = 0;
     for (unsigned i = 0; i < POOL_LEVELS; i++)
         all_regretted += hak_load_relaxed(&hak_pool.levels[i].regretted_lately_slots);
-    size_t most = hak_max(hak_load_relaxed(&hak_pool.most_in_use_slots), kept_in_use_slots());
-    hak_store_relaxed(&hak_pool.most_in_use_slots, most);
+    size_t most = hak_load_relaxed(&hak_pool.most_in_use_slots);
     hak_store_relaxed(&l->extra_slots,
                       hak_max(hak_load_relaxed(&l->extra_slots) + slots, regretted));
     size_t extra = kept_extra_slots(KEPT_TOP_LEVEL);
@@ -195,6 +192,9 @@ static void kept_learn(unsigned level, size_t slots)
 /* What went last comes back first. */
 void hak_retired_regret(size_t slots)
 {
+    size_t in_use = kept_in_use_slots() + slots;
+    if (in_use > hak_load_relaxed(&hak_pool.most_in_use_slots))
+        hak_store_relaxed(&hak_pool.most_in_use_slots, in_use);
     bool forget = hak_os_now_ns() - hak_load_relaxed(&hak_pool.evicted_ns) > REGRET_NS;
     for (unsigned level = POOL_LEVELS; level-- > 0 && slots != 0;) {
         size_t evicted =
@@ -462,9 +462,10 @@ static size_t retired_unmap_older(uint64_t before_ns)
 /* So many grew old. */
 static void kept_wrongly(size_t slots)
 {
-    kept_unlearn(kept_level(), slots);
+    size_t in_use = kept_in_use_slots();
+    kept_unlearn(kept_level(in_use), slots);
     hak_add_relaxed(&hak_pool_knobs.aged_slots, slots);
-    hak_store_relaxed(&hak_pool.most_in_use_slots, kept_in_use_slots());
+    hak_store_relaxed(&hak_pool.most_in_use_slots, in_use);
     for (unsigned i = 0; i < POOL_LEVELS; i++)
         hak_store_relaxed(&hak_pool.levels[i].regretted_lately_slots, (size_t)0);
 }

@@ -105,6 +105,20 @@ static void of_little_in_use_1_mib_is_kept(void **state)
     assert_int_equal(window_bytes(), 0);
 }
 
+/* What was given back of superslabs of which little is in use is nobody's. */
+static void unused_slots_do_not_count_as_in_use(void **state)
+{
+    (void)state;
+    static size_t slots[64];
+    start();
+    configure(1000, 0, UINT64_MAX);
+    acquire_whole(slots, 64);
+    for (unsigned i = 0; i < 64; i++)
+        release(slots[i] + 1, 31, RUN);
+    assert_in_range(stats().empty_slots_now, 0, 16);
+    assert_int_equal(verify_pool(), 64);
+}
+
 static void what_is_older_than_the_limit_goes_at_the_next_release(void **state)
 {
     (void)state;
@@ -546,6 +560,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_more_are_kept_than_the_limit_on_their_bytes),
     cmocka_unit_test(without_a_limit_on_bytes_an_eighth_of_what_is_in_use_is_kept),
     cmocka_unit_test(of_little_in_use_1_mib_is_kept),
+    cmocka_unit_test(unused_slots_do_not_count_as_in_use),
     cmocka_unit_test(what_is_older_than_the_limit_goes_at_the_next_release),
     cmocka_unit_test(the_newest_is_reused_and_the_oldest_given_up),
     cmocka_unit_test(trim_unmaps_all_that_is_retired),
