@@ -81,7 +81,7 @@ static void index_run(unsigned who)
     for (unsigned i = 0; i < 2; i++)
         if (hak_pool_try_in_use(1, 1, false, false, &slot, &zero)) {
             slots_claim(slot, 1, zero);
-            hak_add_relaxed(&hak_pool.in_use[0], (size_t)1);
+            pool_count_in_use(0, 1);
         }
 }
 

@@ -109,5 +109,7 @@ static inline unsigned verify_pool(void)
         busy += hak_popcount64(pool_busy(state) & ~missing);
     }
     assert_int_equal(bytes, window_bytes());
-    return busy - (unsigned)retired * HAK_SLOTS;
+    busy -= (unsigned)retired * HAK_SLOTS;
+    assert_int_equal(busy, hak_load_relaxed(&hak_pool.in_use_now));
+    return busy;
 }
