@@ -98,7 +98,8 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots);
 void hak_retired_forget_slabs(size_t first, size_t superslabs);
 /* Tries again what the system refused to unmap. Returns how many bytes went, about. */
 size_t hak_whole_unmap_postponed(void);
-/* Memory that was kept until a moment ago is wanted again: `slots` had to come from the system. */
+/* `slots` had to come from the system. If as many were given back a moment ago, they are wanted
+ * again. */
 void hak_retired_regret(size_t slots);
 /* `slots` had to go for the limit's sake. */
 void hak_retired_evicted(size_t slots);
