@@ -28,10 +28,11 @@ struct pool {
         mapped_now;            /* superslabs that are mapped, wholly or in part, huge blocks' too */
     _Atomic(size_t) whole_now; /* those of huge blocks */
     _Atomic(size_t) empty_now; /* EMPTY slots of superslabs that are not retired */
-    _Atomic(size_t) in_use_now; /* slots; of all labels, huge blocks' not */
+    _Atomic(size_t) in_use_now; /* the sum of in_use: each release asks for it */
     struct pool_level levels[POOL_LEVELS];
     _Atomic(size_t) most_in_use_slots; /* since something last grew old */
-    _Atomic(uint64_t) evicted_ns, next_tick_ns;
+    _Atomic(uint64_t) evicted_ns;      /* the last time; 0: nothing went that could be missed */
+    _Atomic(uint64_t) next_tick_ns;
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */

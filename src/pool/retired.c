@@ -189,17 +189,29 @@ static void kept_learn(unsigned level, size_t slots)
     kept_unlearn(KEPT_TOP_LEVEL, extra - hak_min(extra, extra_most));
 }
 
-/* What went last comes back first. */
+static void kept_forget_evicted(void)
+{
+    hak_store_relaxed(&hak_pool.evicted_ns, (uint64_t)0);
+    for (unsigned i = 0; i < POOL_LEVELS; i++)
+        hak_store_relaxed(&hak_pool.levels[i].evicted_slots, (size_t)0);
+}
+
 void hak_retired_regret(size_t slots)
 {
     size_t in_use = kept_in_use_slots() + slots;
     if (in_use > hak_load_relaxed(&hak_pool.most_in_use_slots))
         hak_store_relaxed(&hak_pool.most_in_use_slots, in_use);
-    bool forget = hak_os_now_ns() - hak_load_relaxed(&hak_pool.evicted_ns) > REGRET_NS;
+    uint64_t evicted_ns = hak_load_relaxed(&hak_pool.evicted_ns);
+    if (evicted_ns == 0)
+        return;
+    if (hak_os_now_ns() - evicted_ns > REGRET_NS) {
+        kept_forget_evicted();
+        return;
+    }
+    /* What went last comes back first. */
     for (unsigned level = POOL_LEVELS; level-- > 0 && slots != 0;) {
-        size_t evicted =
-            kept_lower(&hak_pool.levels[level].evicted_slots, forget ? SIZE_MAX : slots);
-        if (evicted == 0 || forget)
+        size_t evicted = kept_lower(&hak_pool.levels[level].evicted_slots, slots);
+        if (evicted == 0)
             continue;
         slots -= evicted;
         hak_add_relaxed(&hak_pool_knobs.regretted_slots, evicted);
