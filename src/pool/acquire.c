@@ -116,7 +116,7 @@ static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, boo
 
 /* A huge page that is not used up yet is hardly a thing beside what the process has. */
 #define LARGE_HUGE_SUPERSLABS 2u
-static bool pool_is_large(void)
+bool hak_pool_is_large(void)
 {
     return pool_wants_huge_pages(pool_used_superslabs() / LARGE_HUGE_SUPERSLABS);
 }
@@ -127,7 +127,7 @@ static bool pool_is_large(void)
 bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
                          bool *zero)
 {
-    bool any_kind = empty_only || (dense && !pool_is_large());
+    bool any_kind = empty_only || (dense && !hak_pool_is_large());
     return pool_try_in_use(count, align, empty_only, dense, slot, zero) ||
            (any_kind && pool_try_in_use(count, align, empty_only, !dense, slot, zero));
 }

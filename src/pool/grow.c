@@ -153,6 +153,16 @@ void hak_pool_try_add_partial(size_t superslab)
     hak_unlock(&hak_pool.grow_lock);
 }
 
+/* The load goes up and down, rather than up, and what is mapped now may never be used up: since the
+ * pool last grew a quarter of its slots has come back. */
+#define GROW_PEAK_SHARE 4u
+static bool grow_is_for_a_peak_locked(void)
+{
+    uint64_t released = hak_load_relaxed(&hak_pool.released) - hak_pool.released_at_growth;
+    size_t slots = hak_load_relaxed(&hak_pool.mapped_now) * HAK_SLOTS;
+    return released >= slots / GROW_PEAK_SHARE && !hak_pool_is_large();
+}
+
 /* Takes `superslabs` new ones of which `slots` (all of them, or some of the only one) are mapped.
  */
 static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, bool dense,
@@ -160,13 +170,15 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
 {
     size_t first;
     size_t bytes = (superslabs - 1) * HAK_SUPERSLAB_BYTES + slots * HAK_SLOT_BYTES;
-    dense = dense && slots == HAK_SLOTS && hak_pool_has_huge_pages();
+    dense =
+        dense && slots == HAK_SLOTS && hak_pool_has_huge_pages() && !grow_is_for_a_peak_locked();
     int error = hak_pool_map(superslabs, 1, bytes, true, &first);
     if (error != 0)
         return error;
     for (size_t i = 0; i < superslabs; i++)
         pool_set_dense(hak_superslab(first + i), dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
+    hak_pool.released_at_growth = hak_load_relaxed(&hak_pool.released);
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
         grow_add_partial_locked(first);

@@ -22,6 +22,7 @@ struct pool {
         _Atomic(size_t) max_count, max_bytes, huge_pages_from_bytes;
         _Atomic(uint64_t) max_age_ns;
     } config;
+    uint64_t released_at_growth; /* `released` when a superslab was mapped last; under grow_lock */
     _Atomic(size_t) limit_superslabs;
     _Atomic(size_t) retired_now;
     _Atomic(size_t)
@@ -124,6 +125,9 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
     return superslabs * HAK_SUPERSLAB_BYTES >=
            hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes);
 }
+
+/* A huge page that is not used up yet is hardly a thing beside what the process has. */
+bool hak_pool_is_large(void);
 
 /* What a superslab is for from now on: it was mapped just now, or was part of a huge block. */
 static inline void pool_set_dense(struct hak_superslab *s, bool dense)

@@ -82,6 +82,32 @@ static void a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up(void **s
     assert_int_equal(acquire(1, 1, DENSE, NULL) / HAK_SLOTS, dense / HAK_SLOTS);
 }
 
+static void come_and_go(size_t slot, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        release(slot, 1, 3);
+        assert_int_equal(acquire(1, 1, DENSE, NULL), slot);
+    }
+}
+
+static void what_goes_up_and_down_gets_huge_pages_in_a_large_pool_only(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
+    size_t slot = acquire(1, 1, DENSE, NULL);
+    for (unsigned i = 1; i < 2 * HAK_SLOTS; i++)
+        acquire(1, 1, DENSE, NULL);
+    come_and_go(slot, 2 * HAK_SLOTS / 4);
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        assert_false(is_dense(acquire(1, 1, DENSE, NULL)));
+    come_and_go(slot, 3 * HAK_SLOTS / 4 - 1); /* less than that is growth */
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        assert_true(is_dense(acquire(1, 1, DENSE, NULL)));
+    come_and_go(slot, 4 * HAK_SLOTS / 4); /* one superslab more is little */
+    assert_true(is_dense(acquire(1, 1, DENSE, NULL)));
+}
+
 static unsigned acquire_until_refused(unsigned label)
 {
     size_t slot;
@@ -365,6 +391,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
     cmocka_unit_test(a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up),
+    cmocka_unit_test(what_goes_up_and_down_gets_huge_pages_in_a_large_pool_only),
     cmocka_unit_test(at_the_limit_what_may_not_be_used_up_gets_slots_of_huge_pages),
     cmocka_unit_test(at_the_limit_what_will_be_used_up_gets_any_slots),
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
