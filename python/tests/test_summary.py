@@ -116,6 +116,16 @@ def test_against_the_best_other_being_ahead_counts() -> None:
     assert (time.worst, time.worst_benchmark, time.count) == (4, "second", 2)
 
 
+def test_the_best_rounds_are_compared_beside_the_medians() -> None:
+    b = make_benchmark(
+        hakmem=make_entry(make_run(8), make_run(20), make_run(20)),
+        glibc=make_entry(make_run(10), make_run(10), make_run(11)),
+    )
+    found = {f.what: f.mean for f in summary.against_others(summary.rows_of(make_result(b)))}
+    assert found["time"] == pytest.approx(2)
+    assert found["time of the best rounds"] == pytest.approx(0.8)
+
+
 def test_two_threads_against_one() -> None:
     one = make_benchmark("random_mixed-256-1t", hakmem=make_entry(make_run(10)))
     two = make_benchmark("random_mixed-256-2t", hakmem=make_entry(make_run(11)))

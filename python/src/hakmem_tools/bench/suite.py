@@ -76,11 +76,12 @@ def ours(
 
 
 def random_mixed(slots: int, threads: int, what: str) -> Benchmark:
-    """The same work in each thread."""
+    """The same work in each thread. With much memory in use a cycle takes several times as long."""
+    cycles = 5000000 if slots > 100000 else 10000000
     return ours(
         f"random_mixed-{slots}-{threads}t",
         "small",
-        f"random_mixed 10000000 {slots} 42 {threads}",
+        f"random_mixed {cycles} {slots} 42 {threads}",
         f"1000000 {min(slots, 20000)} 42 {threads}",
         what,
         idle=slots > 100000,
@@ -117,14 +118,14 @@ OURS: tuple[Benchmark, ...] = (
     ours(
         "lifetimes-lifo",
         "small",
-        "lifetimes lifo 100000 40",
+        "lifetimes lifo 100000 30",
         "lifo 20000 30",
         "100,000 blocks of 16-512 bytes, freed last first",
     ),
     ours(
         "lifetimes-fifo",
         "small",
-        "lifetimes fifo 100000 40",
+        "lifetimes fifo 100000 30",
         "fifo 20000 30",
         "the same, freed first first",
     ),
@@ -254,7 +255,7 @@ OURS: tuple[Benchmark, ...] = (
     ours(
         "task_threads",
         "threads",
-        "task_threads 20000 16 4000",
+        "task_threads 12000 16 4000",
         "1000 16 4000",
         "16 threads at a time come and go, each with 100 blocks of up to 4,000 bytes",
         idle=True,
@@ -338,7 +339,7 @@ OURS: tuple[Benchmark, ...] = (
     ours(
         "churn_phases",
         "memory",
-        "churn_phases 64 5000000 42",
+        "churn_phases 64 3000000 42",
         "4 500000 42",
         "ten phases with blocks of different sizes, one in 16 survives each",
         idle=True,

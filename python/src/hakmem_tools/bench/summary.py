@@ -208,7 +208,12 @@ class Against:
     count: int
 
 
-AGAINST = (("time", "time_ms"), ("peak RSS", "rss_kb"), ("RSS after idle", "idle_kb"))
+AGAINST = (
+    ("time", "time_ms"),
+    ("time of the best rounds", "best_ms"),
+    ("peak RSS", "rss_kb"),
+    ("RSS after idle", "idle_kb"),
+)
 
 
 def others_of(row: Row, rows: list[Row]) -> list[Row]:
