@@ -227,7 +227,7 @@ def best_other(row: Row, rows: list[Row], value: str) -> float | None:
 
 
 def against_others(rows: list[Row], name: str = "hakmem") -> list[Against]:
-    """Time, peak RSS and RSS after idle against the best other, where there is one.
+    """What AGAINST names against the best other, where there is one.
 
     In `geometric_means` nobody is below 1. Here being ahead counts as well.
     """
