@@ -32,10 +32,10 @@ struct large_counters {
 extern struct large_counters hak_large_counters;
 
 /* Where in its first page a block begins: a multiple of a cache line, below a page, at most
- * `room_bytes`; 0 with a larger alignment. It depends on the place alone, the slot's number: who
- * frees a block and gets the next one at its place finds in the caches what it has touched there.
- */
-uint32_t hak_large_colour(size_t slot, size_t align_bytes, size_t room_bytes);
+ * `room_bytes`; 0 with a larger alignment. It depends on the place alone, the slot's number or one
+ * made of it: who frees a block and gets the next one at its place finds in the caches what it has
+ * touched there. */
+uint32_t hak_large_colour(size_t place, size_t align_bytes, size_t room_bytes);
 /* The block could have a colour, but for the room. */
 bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 

@@ -20,11 +20,11 @@ struct large_counters hak_large_counters;
 #define COLOUR_MOST_ALIGN HAK_CACHE_LINE
 #define COLOUR_ROOM_BYTES (HAK_PAGE_BYTES / 2)
 
-uint32_t hak_large_colour(size_t slot, size_t align_bytes, size_t room_bytes)
+uint32_t hak_large_colour(size_t place, size_t align_bytes, size_t room_bytes)
 {
     if (align_bytes > COLOUR_MOST_ALIGN)
         return 0;
-    uint32_t colour = (uint32_t)slot * COLOUR_FACTOR >> 20 & ~(HAK_CACHE_LINE - 1u);
+    uint32_t colour = (uint32_t)place * COLOUR_FACTOR >> 20 & ~(HAK_CACHE_LINE - 1u);
     return colour <= room_bytes ? colour : (uint32_t)hak_round_down(room_bytes, HAK_CACHE_LINE);
 }
 

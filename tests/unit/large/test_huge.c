@@ -329,13 +329,33 @@ static void blocks_begin_at_different_cache_sets(void **state)
             assert_true(usable(p[i]) >= sizes[s]);
             fill(p[i], sizes[s], i);
         }
-        assert_true(lines_of_page(p, BLOCKS) >= BLOCKS - BLOCKS / 8);
+        assert_true(lines_of_page(p, BLOCKS) >= (sizes[s] < 2 * MIB ? 14 : 10));
         for (unsigned i = 0; i < BLOCKS; i++) {
             uintptr_t line = (uintptr_t)p[i] % HAK_PAGE_BYTES;
             assert_true(is_filled(p[i], sizes[s], i));
             assert_true(line == 0 || !release(p[i] - line));
             assert_true(release(p[i]));
         }
+    }
+}
+
+/* Of one length, one behind the other: what a prefetcher could take for a stride. */
+static void blocks_in_a_row_begin_at_different_distances(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 16 };
+    static const size_t sizes[] = {2 * MIB + 4, 4 * MIB + 4, 6 * MIB + 4, 8 * MIB + 4};
+    start();
+    char *p[BLOCKS];
+    for (unsigned s = 0; s < UNIT_COUNT(sizes); s++) {
+        char *distances[BLOCKS];
+        for (unsigned i = 0; i < BLOCKS; i++)
+            p[i] = allocate(sizes[s]);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            distances[i] = (char *)((uintptr_t)p[(i + 1) % BLOCKS] - (uintptr_t)p[i]);
+            assert_true(release(p[i]));
+        }
+        assert_true(lines_of_page(distances, BLOCKS) >= 10);
     }
 }
 
@@ -383,6 +403,7 @@ static void a_limit_is_not_used_up_by_where_blocks_begin(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_begin_at_different_cache_sets),
+    cmocka_unit_test(blocks_in_a_row_begin_at_different_distances),
     cmocka_unit_test(small_blocks_that_fill_their_superslabs_begin_where_those_do),
     cmocka_unit_test(a_block_begins_at_the_same_line_wherever_it_moves),
     cmocka_unit_test(a_limit_is_not_used_up_by_where_blocks_begin),
