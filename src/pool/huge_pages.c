@@ -10,7 +10,8 @@
  * and the processor time that this took is looked at (not the time that has passed: the thread may
  * have had to wait for a processor). A program pays such prices while they are little in all, as
  * the pages serve it for the rest of its life. After one that is too much the next superslabs have
- * small pages, and twice as many after the next. Huge blocks get theirs whatever they cost: they
+ * small pages, and twice as many after the next, unless the program has run for so long meanwhile
+ * that what it has paid is little again. Huge blocks get theirs whatever they cost: they
  * use up what small pages are still there, so that those are no cheaper. Figures:
  * docs/performance.md. */
 #include "pool/pool_internal.h"
@@ -21,30 +22,29 @@
 #define SPARED_FIRST ((size_t)16) /* superslabs without huge pages after one that is too much */
 #define SPARED_MOST ((size_t)1024)
 
+/* Is that more than a program should have paid by now? */
+static bool huge_is_too_much(uint64_t paid_ns)
+{
+    struct hak_os_usage usage;
+    hak_os_usage(&usage);
+    return paid_ns > PAID_LEAST_NS + usage.cpu_ns / PAID_SHARE;
+}
+
 /* Counts superslabs for which no huge pages are asked for. Threads at the same time may count one
  * for two. */
 static bool huge_is_spared(void)
 {
     size_t left = hak_load_relaxed(&hak_pool.huge_spared);
-    if (left == 0)
+    if (left == 0 || !huge_is_too_much(hak_load_relaxed(&hak_pool.huge_paid_ns)))
         return false;
     hak_store_relaxed(&hak_pool.huge_spared, left - 1);
     return true;
 }
 
-/* Adds to what was paid: more than a program should? */
-static bool huge_is_too_much(uint64_t price_ns)
-{
-    struct hak_os_usage usage;
-    hak_os_usage(&usage);
-    uint64_t paid_ns = hak_add_relaxed(&hak_pool.huge_paid_ns, price_ns) + price_ns;
-    return paid_ns > PAID_LEAST_NS + usage.cpu_ns / PAID_SHARE;
-}
-
 static void huge_found_dear(uint64_t price_ns)
 {
     hak_add_relaxed(&hak_pool.huge_dear_total, 1u);
-    if (!huge_is_too_much(price_ns))
+    if (!huge_is_too_much(hak_add_relaxed(&hak_pool.huge_paid_ns, price_ns) + price_ns))
         return;
     size_t spared = hak_max(hak_load_relaxed(&hak_pool.huge_spared_last) * 2, SPARED_FIRST);
     spared = hak_min(spared, SPARED_MOST);
@@ -64,9 +64,11 @@ bool hak_pool_try_huge_pages(size_t superslab, char *page)
         return false;
     hak_pool_ask_for_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
     uint64_t price_ns = hak_os_fault_in_ns(page);
-    if (price_ns >= DEAR_NS)
+    if (price_ns >= DEAR_NS) {
         huge_found_dear(price_ns);
-    else
-        hak_store_relaxed(&hak_pool.huge_spared_last, (size_t)0);
+        return true;
+    }
+    hak_store_relaxed(&hak_pool.huge_spared, (size_t)0);
+    hak_store_relaxed(&hak_pool.huge_spared_last, (size_t)0);
     return true;
 }

@@ -371,6 +371,23 @@ static void after_huge_pages_that_are_too_dear_superslabs_have_small_ones(void *
     verify_pool();
 }
 
+static void once_a_program_has_run_for_long_it_pays_again(void **state)
+{
+    (void)state;
+    huge_pages_that_cost(TOO_DEAR_NS);
+    fill_superslabs(3);
+    assert_int_equal(stats().huge_asked_total, 1);
+    hak_store_relaxed(&hak_pool.huge_paid_ns, (uint64_t)0); /* little beside a long run */
+    fill_superslabs(3);
+    assert_int_equal(stats().huge_asked_total, 2);
+    hak_store_relaxed(&hak_pool.huge_paid_ns, (uint64_t)0);
+    fake_os_set_fault_ns(CHEAP_NS);
+    fill_superslabs(1);
+    hak_store_relaxed(&hak_pool.huge_paid_ns, (uint64_t)TOO_DEAR_NS); /* but cheap ones came */
+    fill_superslabs(3);
+    assert_int_equal(stats().huge_asked_total, 6);
+}
+
 static void a_huge_block_has_huge_pages_however_dear(void **state)
 {
     (void)state;
@@ -406,6 +423,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_superslab_asks_for_huge_pages_with_its_first_slot),
     cmocka_unit_test(dear_huge_pages_are_paid_for_while_that_is_little),
     cmocka_unit_test(after_huge_pages_that_are_too_dear_superslabs_have_small_ones),
+    cmocka_unit_test(once_a_program_has_run_for_long_it_pays_again),
     cmocka_unit_test(a_huge_block_has_huge_pages_however_dear),
 };
 UNIT_MAIN(tests)
