@@ -11,9 +11,8 @@
  * have had to wait for a processor). A program pays such prices while they are little in all, as
  * the pages serve it for the rest of its life. After one that is too much the next superslabs have
  * small pages, and twice as many after the next, unless the program has run for so long meanwhile
- * that what it has paid is little again. Huge blocks get theirs whatever they cost: they
- * use up what small pages are still there, so that those are no cheaper. Figures:
- * docs/performance.md. */
+ * that what it has paid is little again. Huge blocks get theirs whatever they cost: they use up
+ * what small pages are still there, so that those are no cheaper. Figures: docs/performance.md. */
 #include "pool/pool_internal.h"
 
 #define DEAR_NS UINT64_C(2000000)
