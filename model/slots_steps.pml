@@ -276,7 +276,7 @@ inline try_claim(s, at)
     fi
 }
 
-/* pool_try_superslab; pool_try_in_use takes a full one out of the index. */
+/* pool_try_superslab */
 #define among(w) (empty_only -> empty_of(w) : ALL & ~busy_of(w))
 inline try_superslab()
 {
@@ -285,21 +285,27 @@ inline try_superslab()
     :: got || starts(among(w)) == 0 -> break
     :: else -> at = lowest(starts(among(w))); try_claim(s, at)
     od;
-    w = 0;
-    if
-    :: got
-    :: !got && busy_of(state[s]) == ALL -> withdraw(s)
-    :: !got && busy_of(state[s]) != ALL
-    fi
+    w = 0
 }
 
-/* hak_pool_try_in_use: superslabs of the index, lowest first */
+/* pool_try_empty: superslabs of the index, lowest first. pool_try_fullest: which one is the fullest
+ * may have changed since it was looked at, so any may be first. Either takes full ones out of the
+ * index (pool_next_with_room). */
 inline try_in_use()
 {
     seen = avail;
     do
     :: got || seen == 0 -> seen = 0; break
-    :: else -> d_step { s = lowest(seen); seen = seen & (seen - 1) }; try_superslab()
+    :: else ->
+        if
+        :: s = lowest(seen)
+        :: !empty_only && seen & (seen - 1) -> s = lowest(seen & (seen - 1))
+        fi;
+        seen = seen & ~bit(s);
+        if
+        :: busy_of(state[s]) == ALL -> withdraw(s)
+        :: busy_of(state[s]) != ALL -> try_superslab()
+        fi
     od
 }
 

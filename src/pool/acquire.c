@@ -94,24 +94,81 @@ static uint32_t pool_among_free(uint64_t state)
     return ~pool_busy(state);
 }
 
-static bool pool_try_in_use(unsigned count, unsigned align, bool empty_only, bool dense,
-                            size_t *slot, bool *zero)
+/* The first superslab at or after `from` that is of the kind and has room, as far as the index
+ * knows; SIZE_MAX if there is none. */
+static size_t pool_next_with_room(size_t from, bool dense)
 {
     size_t groups = (hak_space_high_water() + 63) / 64;
-    for (size_t g = 0; g < groups; g++) {
-        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail);
+    uint64_t wanted = UINT64_MAX << (from % 64);
+    for (size_t g = from / 64; g < groups; g++, wanted = UINT64_MAX) {
+        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail) & wanted;
         for (; avail != 0; avail &= avail - 1) {
             size_t superslab = g * 64 + hak_ctz64(avail);
-            if (hak_load_relaxed(&hak_superslab(superslab)->dense) != dense)
+            struct hak_superslab *s = hak_superslab(superslab);
+            if (hak_load_relaxed(&s->dense) != dense)
                 continue;
-            if (pool_try_superslab(superslab, count, align,
-                                   empty_only ? pool_among_empty : pool_among_free, slot, zero))
-                return true;
-            if (pool_busy(hak_load_relaxed(&hak_superslab(superslab)->state)) == POOL_ALL)
-                pool_withdraw(superslab);
+            if (pool_busy(hak_load_relaxed(&s->state)) != POOL_ALL)
+                return superslab;
+            pool_withdraw(superslab);
         }
     }
+    return SIZE_MAX;
+}
+
+/* EMPTY slots, the lowest. */
+static bool pool_try_empty(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
+{
+    if (hak_load_relaxed(&hak_pool.empty_now) == 0)
+        return false;
+    for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
+         i = pool_next_with_room(i + 1, dense))
+        if (pool_try_superslab(i, count, align, pool_among_empty, slot, zero))
+            return true;
     return false;
+}
+
+static bool pool_has_held(const struct hak_superslab *s, unsigned label)
+{
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        if (hak_load_relaxed(&s->label[i]) == label)
+            return true;
+    return false;
+}
+
+/* Of the superslabs that have such a run the fullest, as the others may then become free as a
+ * whole; of equal ones the first that has held the class. SIZE_MAX: there is none. */
+static size_t pool_fullest(unsigned count, unsigned align, bool dense, unsigned label)
+{
+    size_t best = SIZE_MAX;
+    unsigned best_slots = 0;
+    bool best_held = false;
+    for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
+         i = pool_next_with_room(i + 1, dense)) {
+        const struct hak_superslab *s = hak_superslab(i);
+        uint64_t state = hak_load_relaxed(&s->state);
+        unsigned slots = hak_popcount64(pool_busy(state));
+        if ((best != SIZE_MAX && (slots < best_slots || (slots == best_slots && best_held))) ||
+            (hak_run_starts32(~pool_busy(state), count) & hak_aligned_starts32(align)) == 0)
+            continue;
+        bool held = pool_has_held(s, label);
+        if (best == SIZE_MAX || slots > best_slots || held) {
+            best = i;
+            best_slots = slots;
+            best_held = held;
+        }
+    }
+    return best;
+}
+
+static bool pool_try_fullest(unsigned count, unsigned align, bool dense, unsigned label,
+                             size_t *slot, bool *zero)
+{
+    size_t superslab;
+    do {
+        superslab = pool_fullest(count, align, dense, label);
+    } while (superslab != SIZE_MAX &&
+             !pool_try_superslab(superslab, count, align, pool_among_free, slot, zero));
+    return superslab != SIZE_MAX;
 }
 
 /* A huge page that is not used up yet is hardly a thing beside what the process has. */
@@ -124,18 +181,18 @@ bool hak_pool_is_large(void)
 /* What will be used up goes to superslabs with huge pages, what may not be keeps out of them, or
  * memory would be held that nobody touches; but for EMPTY slots, which are held anyway. UNUSED ones
  * of the wrong kind cost nothing where they are. */
-bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
-                         bool *zero)
+bool hak_pool_try_free(unsigned count, unsigned align, bool dense, unsigned label, size_t *slot,
+                       bool *zero)
 {
-    bool any_kind = empty_only || (dense && !hak_pool_is_large());
-    return pool_try_in_use(count, align, empty_only, dense, slot, zero) ||
-           (any_kind && pool_try_in_use(count, align, empty_only, !dense, slot, zero));
+    return pool_try_fullest(count, align, dense, label, slot, zero) ||
+           (dense && !hak_pool_is_large() &&
+            pool_try_fullest(count, align, false, label, slot, zero));
 }
 
-bool hak_pool_try_in_use_any(unsigned count, unsigned align, size_t *slot, bool *zero)
+bool hak_pool_try_free_any(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
 {
-    return pool_try_in_use(count, align, false, false, slot, zero) ||
-           pool_try_in_use(count, align, false, true, slot, zero);
+    return pool_try_fullest(count, align, false, label, slot, zero) ||
+           pool_try_fullest(count, align, true, label, slot, zero);
 }
 
 /* The superslab in which a slot of this class became EMPTY last may still have one: its pages and
@@ -185,6 +242,13 @@ static void pool_begin_huge(struct hak_superslab *s, size_t slot)
         hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
+static void pool_label(size_t slot, unsigned count, unsigned label)
+{
+    struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
+    for (unsigned i = 0; i < count; i++)
+        hak_store_relaxed(&s->label[slot % HAK_SLOTS + i], (uint8_t)label);
+}
+
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
 {
     struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
@@ -192,6 +256,7 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
     pool_count_in_use(label, (long)count);
     if (label != HAK_POOL_LABEL_RUN)
         hak_store_relaxed(&s->has_bits, true);
+    pool_label(slot, count, label);
     pool_begin_huge(s, slot);
     HAK_PROBE3(acquire, (unsigned)stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
@@ -223,9 +288,10 @@ bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *s
     bool dense = label & HAK_POOL_DENSE;
     label &= ~HAK_POOL_DENSE;
     if (!pool_try_hint(count, align, label, slot, zero)) {
-        if (hak_pool_try_in_use(count, align, dense, true, slot, zero))
+        if (pool_try_empty(count, align, dense, slot, zero) ||
+            pool_try_empty(count, align, !dense, slot, zero))
             stage = HAK_STAGE_EMPTY;
-        else if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+        else if (hak_pool_try_free(count, align, dense, label, slot, zero))
             stage = HAK_STAGE_UNUSED;
         else if (pool_try_retired(count, slot, zero))
             stage = HAK_STAGE_RETIRED;
@@ -244,9 +310,11 @@ int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t 
         hak_pool_prewarm(hak_exchange_relaxed(&hak_pool.prewarm_due, (size_t)0));
         return hak_pool_acquire_any(count, align, label, slot, zero);
     }
-    int error = hak_pool_grow(count, align, label & HAK_POOL_DENSE, slot, zero);
+    bool dense = label & HAK_POOL_DENSE;
+    label &= ~HAK_POOL_DENSE;
+    int error = hak_pool_grow(count, align, dense, label, slot, zero);
     if (error == 0)
-        pool_hit(HAK_STAGE_FRESH, label & ~HAK_POOL_DENSE, count, *slot);
+        pool_hit(HAK_STAGE_FRESH, label, count, *slot);
     return error;
 }
 
@@ -262,6 +330,7 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
         *zero = !(pool_dirty(state) & mask);
         if (pool_try_claim(s, &state, mask)) {
             pool_count_in_use(HAK_POOL_LABEL_RUN, (long)count);
+            pool_label(slot, count, HAK_POOL_LABEL_RUN);
             return true;
         }
     }
@@ -286,8 +355,6 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
     unsigned at = slot % HAK_SLOTS;
     uint64_t mask = (uint64_t)hak_low_bits32(count) << at;
     uint64_t now = hak_os_now_ns();
-    for (unsigned i = 0; i < count; i++)
-        hak_store_relaxed(&s->label[at + i], (uint8_t)label);
     if (purged)
         hak_and_relaxed(&s->state, ~(mask << 32));
     else

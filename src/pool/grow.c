@@ -189,10 +189,11 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
     return 0;
 }
 
-static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
+static int grow_locked(unsigned count, unsigned align, bool dense, unsigned label, size_t *slot,
+                       bool *zero)
 {
     /* Somebody may have grown the pool, or released, while this thread waited for the lock. */
-    if (hak_pool_try_in_use(count, align, dense, false, slot, zero))
+    if (hak_pool_try_free(count, align, dense, label, slot, zero))
         return 0;
     *zero = true;
     if (grow_try_partial_locked(count, align, slot))
@@ -214,7 +215,7 @@ static int grow_locked(unsigned count, unsigned align, bool dense, size_t *slot,
         return 0;
     grow_complete_locked();
     /* Also what could not be unmapped meanwhile has become slots. */
-    if (hak_pool_try_in_use_any(count, align, slot, zero))
+    if (hak_pool_try_free_any(count, align, label, slot, zero))
         error = 0;
     hak_pool_retire_free(); /* what lacked stood for a slot in use until now */
     return error;
@@ -236,10 +237,11 @@ int hak_pool_acquire_apart(size_t *slot)
     return 0;
 }
 
-int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
+int hak_pool_grow(unsigned count, unsigned align, bool dense, unsigned label, size_t *slot,
+                  bool *zero)
 {
     hak_lock(&hak_pool.grow_lock);
-    int error = grow_locked(count, align, dense, slot, zero);
+    int error = grow_locked(count, align, dense, label, slot, zero);
     hak_unlock(&hak_pool.grow_lock);
     return error;
 }

@@ -179,9 +179,11 @@ int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, 
  * growing just now, perhaps in the caller: then it stays as it is. */
 void hak_pool_try_add_partial(size_t superslab);
 /* Maps memory for at least `count` slots and acquires them. Returns 0 or an errno. */
-int hak_pool_grow(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero);
-/* Acquires from superslabs in use: EMPTY slots only, or UNUSED ones of the right kind too. */
-bool hak_pool_try_in_use(unsigned count, unsigned align, bool dense, bool empty_only, size_t *slot,
-                         bool *zero);
-/* Any free slots, when the system gives no more. */
-bool hak_pool_try_in_use_any(unsigned count, unsigned align, size_t *slot, bool *zero);
+int hak_pool_grow(unsigned count, unsigned align, bool dense, unsigned label, size_t *slot,
+                  bool *zero);
+/* Acquires free slots of superslabs in use of the right kind, the fullest of them first. */
+bool hak_pool_try_free(unsigned count, unsigned align, bool dense, unsigned label, size_t *slot,
+                       bool *zero);
+/* Of any kind, when the system gives no more. */
+bool hak_pool_try_free_any(unsigned count, unsigned align, unsigned label, size_t *slot,
+                           bool *zero);

@@ -17,7 +17,7 @@
  * done keeps what it has missed when it had as little, not what it has missed at work. (Levels:
  * each is twice the one below it.) Memory that grew old unused was kept wrongly, and the limit
  * falls by as much. What is over the limit goes back at once, whole superslabs first, the oldest
- * first; then EMPTY slots, from the highest address down (slots are acquired from the lowest up).
+ * first; then EMPTY slots, from the highest address down (they are acquired from the lowest up).
  * The rest goes when it is older than the configured age (EMPTY slots: four times that, while no
  * experience is needed to keep so much), at the next tick.
  *

@@ -79,7 +79,7 @@ static void index_run(unsigned who)
     size_t slot;
     bool zero;
     for (unsigned i = 0; i < 2; i++)
-        if (hak_pool_try_in_use(1, 1, false, false, &slot, &zero)) {
+        if (hak_pool_try_free(1, 1, false, 0, &slot, &zero)) {
             slots_claim(slot, 1, zero);
             pool_count_in_use(0, 1);
         }
@@ -208,7 +208,7 @@ static void again_run(unsigned who)
         slots_release(mine[0], 1, 0);
     } else if (who == 1) {
         slots_acquire(23, HAK_POOL_LABEL_RUN);
-    } else if (hak_pool_try_in_use(HAK_SLOTS, 1, false, false, &slot, &zero)) {
+    } else if (hak_pool_try_free(HAK_SLOTS, 1, false, 0, &slot, &zero)) {
         slots_claim(slot, HAK_SLOTS, zero);
         slots_release(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN);
     }
@@ -234,7 +234,7 @@ static void look_for_room(unsigned count)
 {
     size_t slot;
     bool zero;
-    if (hak_pool_try_in_use(count, 1, false, false, &slot, &zero))
+    if (hak_pool_try_free(count, 1, false, 0, &slot, &zero))
         slots_claim(slot, count, zero);
 }
 

@@ -241,10 +241,59 @@ static void purged_slots_are_unused_again_and_zero(void **state)
     assert_int_equal(hak_slot_address(slot)[100], 0);
 }
 
+static void release_purged(size_t slot, unsigned count, unsigned label)
+{
+    assert_int_equal(hak_os_purge(hak_slot_address(slot), count * HAK_SLOT_BYTES), 0);
+    hak_pool_release_any(slot, count, label, true);
+}
+
+/* Three superslabs of which so many slots are in use and the others UNUSED; their first slots. */
+static void three_in_use(const unsigned *slots, size_t *first)
+{
+    for (unsigned i = 0; i < 3; i++)
+        first[i] = acquire(HAK_SLOTS, 1, RUN, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        release_purged(first[i] + slots[i], HAK_SLOTS - slots[i], RUN);
+    forget_stages();
+}
+
+static void unused_slots_are_of_the_fullest_superslab(void **state)
+{
+    (void)state;
+    start();
+    size_t first[3];
+    three_in_use((const unsigned[]){10, 30, 20}, first);
+    assert_int_equal(acquire(1, 1, 3, NULL), first[1] + 30);
+    assert_int_equal(last_stage(), HAK_STAGE_UNUSED);
+    assert_int_equal(acquire(4, 4, 3, NULL), first[2] + 20); /* of those with room */
+    assert_int_equal(acquire(1, 1, 3, NULL), first[1] + 31);
+    assert_int_equal(acquire(1, 1, 3, NULL), first[2] + 24);
+    verify_pool();
+}
+
+static void of_equally_full_superslabs_of_one_that_has_held_the_class(void **state)
+{
+    (void)state;
+    start();
+    size_t first[3];
+    three_in_use((const unsigned[]){10, 11, 10}, first);
+    assert_int_equal(acquire(1, 1, 3, NULL), first[1] + 11);
+    release_purged(first[1], 2, RUN);
+    size_t other = acquire(1, 1, 5, NULL);
+    assert_int_equal(other, first[0] + 10);
+    release_purged(other, 1, 5);
+    forget_stages();
+    assert_int_equal(acquire(1, 1, 3, NULL), first[1]);
+    assert_int_equal(last_stage(), HAK_STAGE_UNUSED);
+    verify_pool();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_slot_is_fresh_and_zero_and_the_next_unused),
     cmocka_unit_test(a_slot_comes_back_warm_to_its_class),
     cmocka_unit_test(an_empty_slot_of_another_class_comes_before_an_unused_one),
+    cmocka_unit_test(unused_slots_are_of_the_fullest_superslab),
+    cmocka_unit_test(of_equally_full_superslabs_of_one_that_has_held_the_class),
     cmocka_unit_test(a_retired_superslab_comes_before_a_fresh_one),
     cmocka_unit_test(adoptions_are_counted_where_the_other_stages_are),
     cmocka_unit_test(every_stage_has_a_name_of_its_own),
