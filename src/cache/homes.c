@@ -234,8 +234,18 @@ static bool homes_try_merge(struct hak_heap *a, struct hak_heap *b)
     return merged;
 }
 
+/* A thread that frees others' blocks and does nothing else comes by nowhere but here. */
+static void homes_follow_owner(struct hak_heap *heap)
+{
+    if (hak_lock_is_mine(&hak_home(heap)->lock))
+        return; /* a signal handler forked while it was held */
+    struct hak_heap *home = hak_heap_lock_owner(heap);
+    hak_unlock(&home->lock);
+}
+
 void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other)
 {
+    homes_follow_owner(heap);
     uint32_t calls =
         (uint32_t)(hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains));
     uint32_t blocks = heap->exchanged_blocks, since = calls - heap->exchange_calls;
@@ -244,6 +254,8 @@ void hak_homes_weigh_owner(struct hak_heap *heap, struct hak_heap *other)
     if (blocks / EXCHANGE_SHARE < since || other == NULL || other == hak_home(heap))
         return;
     bool merged = homes_try_merge(hak_home(heap), other);
+    if (merged)
+        homes_follow_owner(heap);
     heap->exchange_refused =
         (uint8_t)(merged ? 0 : hak_min(heap->exchange_refused + 1u, EXCHANGE_REFUSED_MOST));
 }

@@ -47,6 +47,29 @@ static void those_that_exchange_blocks_come_to_one_home(void **state)
     assert_nothing_held();
 }
 
+/* It comes by at no bin. */
+static void who_only_frees_moves_with_its_home(void **state)
+{
+    (void)state;
+    start_four();
+    exchange(heaps[0], heaps[1]);
+    assert_ptr_equal(hak_home(heaps[1]), heaps[0]);
+    uint64_t sent = counted(&heaps[1]->stats.remote_frees);
+    exchange(heaps[0], heaps[1]);
+    assert_int_equal(counted(&heaps[1]->stats.remote_frees), sent);
+}
+
+static void who_only_frees_follows_when_another_has_moved_its_home(void **state)
+{
+    (void)state;
+    start_four();
+    exchange(heaps[1], heaps[0]);
+    assert_ptr_equal(heaps[1]->moved_to, heaps[0]);
+    assert_ptr_equal(hak_home(heaps[3]), heaps[1]);
+    exchange(heaps[0], heaps[3]);
+    assert_ptr_equal(hak_home(heaps[3]), heaps[0]);
+}
+
 /* Another thread makes both homes one when this thread has found that a block is another's, and
  * before it looks again. */
 static void a_block_that_becomes_ones_own_while_it_is_freed_finds_room_in_the_bin(void **state)
@@ -222,6 +245,8 @@ static void a_home_that_a_signal_handler_interrupted_does_not_move(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(those_that_exchange_blocks_come_to_one_home),
+    cmocka_unit_test(who_only_frees_moves_with_its_home),
+    cmocka_unit_test(who_only_frees_follows_when_another_has_moved_its_home),
     cmocka_unit_test(a_block_that_becomes_ones_own_while_it_is_freed_finds_room_in_the_bin),
     cmocka_unit_test(the_older_home_stays),
     cmocka_unit_test(who_exchanges_little_stays),
