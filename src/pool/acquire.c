@@ -127,34 +127,37 @@ static bool pool_try_empty(unsigned count, unsigned align, bool dense, size_t *s
     return false;
 }
 
-static bool pool_has_held(const struct hak_superslab *s, unsigned label)
+/* What the map says that it is used for. (The labels may be a huge block's record by now.) */
+static bool pool_holds(size_t superslab, unsigned label)
 {
-    for (unsigned i = 0; i < HAK_SLOTS; i++)
-        if (hak_load_relaxed(&s->label[i]) == label)
+    uint32_t kind = label == HAK_POOL_LABEL_RUN ? HAK_KIND_LARGE : label * 2u;
+    for (size_t i = 0; i < HAK_SLOTS; i++) {
+        uint32_t entry = hak_load_relaxed(hak_map_entry(superslab * HAK_SLOTS + i));
+        if (entry != 0 && (entry & HAK_KIND_MASK) == kind)
             return true;
+    }
     return false;
 }
 
 /* Of the superslabs that have such a run the fullest, as the others may then become free as a
- * whole; of equal ones the first that has held the class. SIZE_MAX: there is none. */
+ * whole; of equal ones the first that holds the class. SIZE_MAX: there is none. */
 static size_t pool_fullest(unsigned count, unsigned align, bool dense, unsigned label)
 {
     size_t best = SIZE_MAX;
     unsigned best_slots = 0;
-    bool best_held = false;
+    bool best_holds = false;
     for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
          i = pool_next_with_room(i + 1, dense)) {
-        const struct hak_superslab *s = hak_superslab(i);
-        uint64_t state = hak_load_relaxed(&s->state);
+        uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
         unsigned slots = hak_popcount64(pool_busy(state));
-        if ((best != SIZE_MAX && (slots < best_slots || (slots == best_slots && best_held))) ||
+        if ((best != SIZE_MAX && (slots < best_slots || (slots == best_slots && best_holds))) ||
             (hak_run_starts32(~pool_busy(state), count) & hak_aligned_starts32(align)) == 0)
             continue;
-        bool held = pool_has_held(s, label);
-        if (best == SIZE_MAX || slots > best_slots || held) {
+        bool holds = pool_holds(i, label);
+        if (best == SIZE_MAX || slots > best_slots || holds) {
             best = i;
             best_slots = slots;
-            best_held = held;
+            best_holds = holds;
         }
     }
     return best;
@@ -242,13 +245,6 @@ static void pool_begin_huge(struct hak_superslab *s, size_t slot)
         hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
-static void pool_label(size_t slot, unsigned count, unsigned label)
-{
-    struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
-    for (unsigned i = 0; i < count; i++)
-        hak_store_relaxed(&s->label[slot % HAK_SLOTS + i], (uint8_t)label);
-}
-
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)
 {
     struct hak_superslab *s = hak_superslab(slot / HAK_SLOTS);
@@ -256,7 +252,6 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
     pool_count_in_use(label, (long)count);
     if (label != HAK_POOL_LABEL_RUN)
         hak_store_relaxed(&s->has_bits, true);
-    pool_label(slot, count, label);
     pool_begin_huge(s, slot);
     HAK_PROBE3(acquire, (unsigned)stage, label, count);
     HAK_TRACE(HAK_TRACE_ACQUIRE, "stage", hak_stage_name(stage), {"class", label},
@@ -330,7 +325,6 @@ bool hak_pool_try_acquire_at(size_t slot, unsigned count, bool *zero)
         *zero = !(pool_dirty(state) & mask);
         if (pool_try_claim(s, &state, mask)) {
             pool_count_in_use(HAK_POOL_LABEL_RUN, (long)count);
-            pool_label(slot, count, HAK_POOL_LABEL_RUN);
             return true;
         }
     }
@@ -355,6 +349,8 @@ void hak_pool_release_any(size_t slot, unsigned count, unsigned label, bool purg
     unsigned at = slot % HAK_SLOTS;
     uint64_t mask = (uint64_t)hak_low_bits32(count) << at;
     uint64_t now = hak_os_now_ns();
+    for (unsigned i = 0; i < count; i++)
+        hak_store_relaxed(&s->label[at + i], (uint8_t)label);
     if (purged)
         hak_and_relaxed(&s->state, ~(mask << 32));
     else

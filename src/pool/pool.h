@@ -53,7 +53,7 @@ struct hak_superslab {
     _Atomic(bool) has_bits;        /* slabs were here: the meta has pages in memory */
     _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
     union {
-        _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot is or was used for: a hint */
+        _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
             size_t mapped_bytes;
             uint32_t superslabs;

@@ -271,13 +271,14 @@ static void unused_slots_are_of_the_fullest_superslab(void **state)
     verify_pool();
 }
 
-static void of_equally_full_superslabs_of_one_that_has_held_the_class(void **state)
+static void of_equally_full_superslabs_of_one_that_holds_the_class(void **state)
 {
     (void)state;
     start();
     size_t first[3];
     three_in_use((const unsigned[]){10, 11, 10}, first);
     assert_int_equal(acquire(1, 1, 3, NULL), first[1] + 11);
+    hak_store_relaxed(hak_map_entry(first[1] + 11), 1u << HAK_TAG_SHIFT | 3 * 2); /* a slab */
     release_purged(first[1], 2, RUN);
     size_t other = acquire(1, 1, 5, NULL);
     assert_int_equal(other, first[0] + 10);
@@ -293,7 +294,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_slot_comes_back_warm_to_its_class),
     cmocka_unit_test(an_empty_slot_of_another_class_comes_before_an_unused_one),
     cmocka_unit_test(unused_slots_are_of_the_fullest_superslab),
-    cmocka_unit_test(of_equally_full_superslabs_of_one_that_has_held_the_class),
+    cmocka_unit_test(of_equally_full_superslabs_of_one_that_holds_the_class),
     cmocka_unit_test(a_retired_superslab_comes_before_a_fresh_one),
     cmocka_unit_test(adoptions_are_counted_where_the_other_stages_are),
     cmocka_unit_test(every_stage_has_a_name_of_its_own),
