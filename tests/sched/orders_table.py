@@ -106,7 +106,7 @@ ORDERS = {
     "pool/acquire.c pool_try_claim cas_acquire -> relaxed": by("slots_clean"),
     "pool/acquire.c pool_try_retired and_seq_cst -> acq_rel": by("slots_again_kept"),
     "pool/acquire.c pool_try_retired and_seq_cst -> relaxed": by("slots_revive"),
-    "pool/acquire.c hak_pool_try_retire cas_acquire -> relaxed": by("slots_evict"),
+    "pool/acquire.c hak_pool_try_retire cas_acquire -> relaxed": by("slots_limit"),
     "pool/acquire.c hak_pool_release_any and_seq_cst -> acq_rel": by("slots_index"),
     "pool/acquire.c hak_pool_release_any and_seq_cst -> relaxed": by("slots_clean"),
     "pool/grow.c grow_publish store_seq_cst -> release":
