@@ -145,19 +145,17 @@ static size_t pool_fullest(unsigned count, unsigned align, bool dense, unsigned 
 {
     size_t best = SIZE_MAX;
     unsigned best_slots = 0;
-    bool best_holds = false;
     for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
          i = pool_next_with_room(i + 1, dense)) {
         uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
         unsigned slots = hak_popcount64(pool_busy(state));
-        if ((best != SIZE_MAX && (slots < best_slots || (slots == best_slots && best_holds))) ||
+        if (slots < best_slots ||
             (hak_run_starts32(~pool_busy(state), count) & hak_aligned_starts32(align)) == 0)
             continue;
-        bool holds = pool_holds(i, label);
-        if (best == SIZE_MAX || slots > best_slots || holds) {
+        if (best == SIZE_MAX || slots > best_slots ||
+            (pool_holds(i, label) && !pool_holds(best, label))) {
             best = i;
             best_slots = slots;
-            best_holds = holds;
         }
     }
     return best;
