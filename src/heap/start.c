@@ -166,6 +166,7 @@ static void fork_mend(void)
     hak_failure_fork_child();
     hak_policy_fork_child();
     hak_pool_fork_child();
+    hak_slack_fork_child();
     hak_prof_fork_child();
     if (!hak_heap_started())
         return; /* another thread was starting the process: the child starts anew */

@@ -5,8 +5,8 @@
  * retired superslabs of the pool, for whoever needs them next. See large.h. */
 #include "large/large_internal.h"
 
-/* A block's memory of before may be larger by this part of it, with its pages left. */
-#define SLACK_SHARE 4u
+/* A block's memory of before may be larger by this part of it: that is part of the block. */
+#define OWN_SHARE 4u
 
 /* The record of a huge block: its owner's alone. */
 static struct hak_superslab *huge_record(size_t superslab)
@@ -26,44 +26,15 @@ static void huge_count(size_t bytes, size_t blocks) /* modulo 2^64: counts down 
     hak_add_relaxed(&hak_large_counters.huge_blocks, blocks);
 }
 
-/* Memory of before may be larger than the block by the rest of its last superslab. If that is much,
- * its pages could go; but a program that replaces such blocks would pay for them with each: a call,
- * and a page fault each when a later block reaches that far. So a little of it may stay: a share of
- * the huge blocks, as of all other memory that is kept though nobody uses it. */
-#define SLACK_KEPT_LEAST_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
-#define SLACK_KEPT_SHARE 8
-
-static bool huge_may_keep_slack(size_t slots)
-{
-    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
-        return false;
-    size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
-    return hak_load_relaxed(&hak_large_counters.slack_slots) + slots <=
-           hak_max(SLACK_KEPT_LEAST_SLOTS, all / SLACK_KEPT_SHARE);
-}
-
-/* Returns how many slots of it stay. */
-static uint32_t huge_keep_slack_or_purge(char *slack, size_t bytes)
-{
-    size_t slots = bytes / HAK_SLOT_BYTES;
-    if (!huge_may_keep_slack(slots)) {
-        hak_os_purge(slack, bytes);
-        return 0;
-    }
-    hak_add_relaxed(&hak_large_counters.slack_slots, slots);
-    return (uint32_t)slots;
-}
-
-static void huge_forget_slack(struct hak_superslab *r)
-{
-    if (r->huge.slack_slots != 0)
-        hak_sub_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
-    r->huge.slack_slots = 0;
-}
-
 uint32_t hak_huge_colour(size_t superslab)
 {
     return hak_load_relaxed(&hak_superslab(superslab)->huge_colour);
+}
+
+size_t hak_huge_usable_bytes(size_t superslab)
+{
+    const struct hak_superslab *r = huge_record(superslab);
+    return r->huge.mapped_bytes - r->huge.slack_slots * HAK_SLOT_BYTES - hak_huge_colour(superslab);
 }
 
 /* Colours that are fractions of a product grow by the same from each of a row of equal blocks to
@@ -83,16 +54,17 @@ static void *huge_address(size_t superslab)
     return hak_superslab_address(superslab) + hak_huge_colour(superslab);
 }
 
-/* Makes a range known as a block. */
+/* Makes a range known as a block, of which the last slots are not the program's: see slack.c. */
 static void *huge_publish(const struct hak_whole *w, uint32_t colour, size_t asked_bytes,
-                          uint32_t slack_slots)
+                          size_t slack_slots)
 {
     struct hak_superslab *r = huge_record(w->first);
     hak_store_relaxed(&r->huge_colour, colour);
     r->huge.mapped_bytes = w->mapped_bytes;
     r->huge.superslabs = (uint32_t)w->superslabs;
-    r->huge.slack_slots = slack_slots;
+    r->huge.slack_slots = (uint16_t)slack_slots;
     r->huge.note = (struct hak_note){.bytes = asked_bytes};
+    hak_slack_keep_or_purge(w->first);
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
                       HAK_KIND_HUGE); /* ORDER: [large-entry] */
@@ -138,21 +110,19 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *
                    ? hak_huge_alloc(size_bytes, align_bytes, how, zero)
                    : NULL;
     hak_add_relaxed(*zero ? &hak_large_counters.fresh : &hak_large_counters.reused, 1u);
-    size_t slack = w.mapped_bytes - bytes;
-    uint32_t kept = 0;
-    if (slack != 0 && hak_whole_is_exact())
-        hak_whole_try_cut(&w, bytes);
-    else if (!*zero && slack > bytes / SLACK_SHARE)
-        kept = huge_keep_slack_or_purge(hak_superslab_address(w.first) + bytes, slack);
+    size_t rest = w.mapped_bytes - bytes;
+    if (rest != 0 && hak_whole_is_exact() && hak_whole_try_cut(&w, bytes))
+        rest = 0;
+    size_t slack = !*zero && rest > bytes / OWN_SHARE ? rest : 0;
     uint32_t colour = hak_large_colour(huge_place(w.first), align_bytes, bytes - size_bytes);
-    return huge_publish(&w, colour, size_bytes, kept);
+    return huge_publish(&w, colour, size_bytes, slack / HAK_SLOT_BYTES);
 }
 
 void hak_huge_free(size_t superslab)
 {
     struct hak_whole w = huge_whole(superslab);
     huge_count(-w.mapped_bytes, (size_t)-1);
-    huge_forget_slack(huge_record(superslab));
+    hak_slack_forget(superslab);
     if (HAK_HARDENED) /* its pages are gone, and guards have left mappings that cannot be moved */
         hak_whole_unmap(&w);
     else
@@ -166,7 +136,7 @@ static void huge_resized(const struct hak_whole *w)
     huge_count(w->mapped_bytes - r->huge.mapped_bytes, 0);
     r->huge.mapped_bytes = w->mapped_bytes;
     r->huge.superslabs = (uint32_t)w->superslabs;
-    huge_forget_slack(r); /* cut off, or part of the block */
+    r->huge.slack_slots = 0; /* cut off, or part of the block */
 }
 
 /* Moves a huge block's pages to a place with room for `bytes`. It begins where it did in the first
@@ -186,7 +156,6 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     hak_add_relaxed(&hak_large_counters.moves, 1u);
     hak_store_relaxed(hak_map_entry(from->first * HAK_SLOTS), 0u);
     huge_count(-from->mapped_bytes, (size_t)-1);
-    huge_forget_slack(huge_record(from->first));
     hak_whole_moved_away(from);
     hak_whole_grown(&to, from->superslabs);
     return huge_publish(&to, colour, bytes, 0);
@@ -203,8 +172,11 @@ static bool huge_grows_into_its_own(size_t superslab, size_t new_bytes, size_t n
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
 {
     size_t bytes = hak_round_up(new_bytes + hak_huge_colour(superslab), HAK_SLOT_BYTES);
-    if (huge_grows_into_its_own(superslab, new_bytes, bytes))
+    hak_slack_forget(superslab);
+    if (huge_grows_into_its_own(superslab, new_bytes, bytes)) {
+        huge_record(superslab)->huge.slack_slots = 0;
         return huge_address(superslab);
+    }
     struct hak_whole w = huge_whole(superslab);
     bool in_place = bytes == w.mapped_bytes;
     if (bytes < w.mapped_bytes) {

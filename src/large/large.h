@@ -37,9 +37,10 @@ size_t hak_large_flush_any(void);
 /* hak_pool_acquire_any that flushes them before it fails. */
 bool hak_large_try_acquire_any(unsigned slots, unsigned align_slots, unsigned label, size_t *slot,
                                bool *zero);
-/* hak_pool_trim, of what waits in them too. */
+/* hak_pool_trim, of what waits in them and of what lies behind huge blocks too. */
 size_t hak_large_trim(void);
-/* Ticks call it: the same for caches that have not been used since the last one. */
+/* Ticks call it: the same for caches that have not been used since the last one, and for what was
+ * kept for long behind huge blocks. */
 void hak_large_tick_any(void);
 /* How many slots the run has that begins here and waits in a cache; 0: none does. */
 unsigned hak_large_cached_slots(size_t slot);
@@ -74,3 +75,5 @@ struct hak_large_stats {
     uint64_t moved_pages_calls;
 };
 void hak_large_stats(struct hak_large_stats *out);
+/* In the child of a fork: gives up what another thread was changing. */
+void hak_slack_fork_child(void);

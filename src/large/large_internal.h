@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct run_cache) == HAK_CACHE_LINE, "a line of its own");
 
 struct large_counters {
     _Atomic(size_t) large_bytes, large_blocks, huge_bytes, huge_blocks;
-    _Atomic(size_t) slack_slots;            /* of all huge blocks */
+    _Atomic(size_t) slack_slots;            /* with pages, behind huge blocks: see slack.c */
     _Atomic(uint64_t) reused, fresh, moves; /* huge blocks by where they came from; pages moved */
     struct run_cache caches[HAK_RUN_CACHES];
 };
@@ -48,8 +48,18 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
  * which begins `colour` bytes behind the first of them; NULL: not possible. The source stays
  * mapped, zero. */
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes);
-/* Where in the superslab the block begins. */
+/* Where in the superslab the block begins; what may be written from there on. */
 uint32_t hak_huge_colour(size_t superslab);
+size_t hak_huge_usable_bytes(size_t superslab);
+
+/* The block that begins here, whose record is whole, may have pages behind it that it does not
+ * need: they stay for a while, or go. */
+void hak_slack_keep_or_purge(size_t superslab);
+/* They stay what they are, and nothing is given back behind the block any more: its owner resizes
+ * or frees it. */
+void hak_slack_forget(size_t superslab);
+/* Gives back those of blocks that were made before. Returns the bytes. */
+size_t hak_slack_give_back(uint64_t before_ns);
 
 /* Takes a run of `slots` slots, or of a quarter more, out of a cache: its length; 0: there is none.
  * It counts as a block. HAK_RUN_CACHE_LEAST_SLOTS <= slots <= HAK_RUN_CACHE_MOST_SLOTS. */

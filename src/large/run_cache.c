@@ -98,7 +98,7 @@ bool hak_large_try_acquire_any(unsigned slots, unsigned align_slots, unsigned la
 size_t hak_large_trim(void)
 {
     hak_large_flush_any();
-    return hak_pool_trim();
+    return hak_slack_give_back(UINT64_MAX) + hak_pool_trim();
 }
 
 void hak_large_tick_any(void)
@@ -109,6 +109,8 @@ void hak_large_tick_any(void)
             run_row_flush(row);
         hak_store_relaxed(&row->used, false);
     }
+    uint64_t now = hak_os_now_ns();
+    hak_slack_give_back(now - hak_min(now, hak_pool_age_ns()));
 }
 
 void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg)

@@ -252,8 +252,7 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
         return 0;
     size_t slot = hak_slot_of(p);
     if (entry == HAK_KIND_HUGE)
-        return hak_superslab(slot / HAK_SLOTS)->huge.mapped_bytes -
-               hak_huge_colour(slot / HAK_SLOTS);
+        return hak_huge_usable_bytes(slot / HAK_SLOTS);
     const struct hak_slab *s = hak_slab_record(slot);
     return runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes - s->large_colour;
 }

@@ -41,8 +41,8 @@ enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED };
 struct hak_superslab {
     _Atomic(uint64_t) state;   /* busy | dirty << 32 */
     _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
-    uint32_t
-        older; /* in the lists of those begun and of those postponed: superslab + 1; 0 ends it */
+    uint32_t older; /* in the lists of those begun, of those postponed, and of blocks with slack:
+                     * superslab + 1; 0 ends it */
     union {
         _Atomic(uint32_t) retired_order; /* how many had been retired before, modulo 2^32 */
         _Atomic(uint32_t) huge_colour;   /* of a huge block: where in its first page it begins */
@@ -51,13 +51,15 @@ struct hak_superslab {
     _Atomic(bool) was_purged;      /* since it was mapped */
     _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
     _Atomic(bool) has_bits;        /* slabs were here: the meta has pages in memory */
-    _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired */
+    _Atomic(uint64_t) released_ns; /* when a slot was released last, or all of it retired, or made a
+                                    * block with slack */
     union {
         _Atomic(uint8_t) label[HAK_SLOTS]; /* the class that each slot was last used for: a hint */
         struct {                           /* a huge block begins here; its owner alone */
             size_t mapped_bytes;
             uint32_t superslabs;
-            uint32_t slack_slots; /* behind the block, with pages of before: see huge.c */
+            uint16_t slack_slots;      /* the last ones are not the block's: see slack.c */
+            _Atomic(bool) slack_stays; /* with the pages that they had before */
             struct hak_note note;
         } huge;
     };
@@ -95,8 +97,10 @@ bool hak_pool_is_huge_early(void);
 bool hak_pool_has_huge_pages(void);
 /* Superslabs mapped at the moment, those of huge blocks and what is kept included. */
 size_t hak_pool_mapped_superslabs(void);
-/* Bytes kept, as far as they are in memory. */
+/* Bytes kept, as far as they are in memory; how many slots more may be; for how long. */
 size_t hak_pool_kept_bytes(void);
+size_t hak_pool_kept_room_slots(void);
+uint64_t hak_pool_age_ns(void);
 
 struct hak_pool_stats {
     uint64_t acquired[HAK_STAGE_COUNT];

@@ -132,6 +132,17 @@ size_t hak_pool_kept_bytes(void)
     return kept_slots() * HAK_SLOT_BYTES;
 }
 
+size_t hak_pool_kept_room_slots(void)
+{
+    size_t budget = hak_retired_budget_slots();
+    return budget - hak_min(budget, kept_slots());
+}
+
+uint64_t hak_pool_age_ns(void)
+{
+    return hak_load_relaxed(&hak_pool.config.max_age_ns);
+}
+
 /* Takes up to `slots` off a counter that others may lower too. Returns how many. */
 static size_t kept_lower(_Atomic(size_t) *counter, size_t slots)
 {

@@ -87,6 +87,7 @@ const struct hak_layout_line hak_layout[] = {
     MEMBER(hak_superslab, missing),
     MEMBER(hak_superslab, huge_colour),
     MEMBER(hak_superslab, huge.mapped_bytes),
+    MEMBER(hak_superslab, huge.slack_slots),
     MEMBER(hak_superslab, huge.note),
     WHOLE(hak_bin),
     MEMBER(hak_bin, top),

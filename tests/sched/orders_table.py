@@ -90,6 +90,8 @@ ORDERS = {
     "heap/start.c start_process store_release -> relaxed": by("other_start"),
     "heap/start.c start_try_watch_for_forks cas_release -> relaxed": FORK_PAGE,
     "large/huge.c huge_publish store_release -> relaxed": LARGE_RECORD,
+    "large/slack.c hak_slack_forget load_acquire -> relaxed": by("other_slack"),
+    "large/slack.c slack_uncount_locked store_release -> relaxed": by("other_slack"),
     "large/run_cache.c run_row_try_take cas_acquire -> relaxed": by("other_runs"),
     "large/run_cache.c hak_run_cache_try_put cas_release -> relaxed": by("other_runs"),
     "large/runs.c runs_publish store_release -> relaxed": LARGE_RECORD,

@@ -5,6 +5,7 @@
 #include "scenarios.h"
 
 #include "heap/heap.h"
+#include "large/large_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -164,6 +165,42 @@ static void runs_check(void)
     pool_verify(0);
 }
 
+/* --- pages behind huge blocks that are given back while the blocks are freed --- */
+
+#define SLACK_BLOCK_BYTES ((size_t)1200000)
+
+static void slack_setup(void)
+{
+    blocks_start(0);
+    hak_pool_configure(&(struct hak_pool_config){
+        .retired_max_count = 8, .retired_max_bytes = SIZE_MAX, .retired_max_age_ns = UINT64_MAX});
+    bool zero;
+    void *p = hak_large_alloc(HAK_SUPERSLAB_BYTES, 1, &zero);
+    SCHED_CHECK(p != NULL && hak_large_free(p, hak_map_lookup(p)), "a block is not known");
+}
+
+static void slack_run(unsigned who)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        bool zero;
+        if (who == 2) {
+            hak_slack_give_back(UINT64_MAX);
+            continue;
+        }
+        void *p = hak_large_alloc(SLACK_BLOCK_BYTES, 1, &zero);
+        SCHED_CHECK(p != NULL, "out of memory");
+        SCHED_CHECK(hak_large_free(p, hak_map_lookup(p)), "a block is not known");
+    }
+}
+
+static void slack_check(void)
+{
+    SCHED_CHECK(hak_load_relaxed(&hak_large_counters.slack_slots) == 0, "%zu slots are counted",
+                hak_load_relaxed(&hak_large_counters.slack_slots));
+    hak_large_trim();
+    pool_verify(0);
+}
+
 /* --- textbook cases --- */
 
 static _Atomic(uint64_t) x, y;
@@ -252,6 +289,8 @@ const struct scenario other_scenarios[] = {
      large_check},
     {"other_runs", "three threads share a cache of runs", 3, runs_setup, runs_run, NULL,
      runs_check},
+    {"other_slack", "two threads make blocks with pages behind them, a third gives those back", 3,
+     slack_setup, slack_run, NULL, slack_check},
     {"text_message", "textbook: message passing", 2, textbook_setup, message_run, NULL,
      nothing_to_check},
     {"text_buffers", "textbook: store buffering", 2, textbook_setup, buffers_run, NULL,

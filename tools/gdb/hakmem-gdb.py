@@ -322,7 +322,8 @@ def describe(state, address):
         note, front = note_of(state, record, entry)
         front += layout.get(at, "hak_superslab.huge_colour")
         begin = state.address(huge * state.superslab_slots) + front
-        count = layout.get(at, "hak_superslab.huge.mapped_bytes") - front
+        slack = layout.get(at, "hak_superslab.huge.slack_slots") << layout["HAK_SLOT_SHIFT"]
+        count = layout.get(at, "hak_superslab.huge.mapped_bytes") - slack - front
         return [*describe_block(state, address, begin, count, "huge", note), *sample_lines(state, record)]
     return describe_free_slot(state, address, slot)
 

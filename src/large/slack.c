@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * large: what lies behind huge blocks. A block that is made of memory of before has all of its last
+ * superslab, and there may be much more of that than it needs. Its pages could go; but a program
+ * that replaces such blocks would pay for them with each: a call, and a page fault each when a
+ * later block reaches that far. So they stay where as much might be kept without being a block's,
+ * and a little of them in any case; and go when the block has had them for as long as anything is
+ * kept that nobody uses. The program does not know of them: they are not part of what it may write
+ * to.
+ *
+ * Blocks with such pages are linked by their records, the newest first, under a lock: whoever gives
+ * pages back holds it, so that a block is not freed, and its memory somebody else's, meanwhile. */
+#include "large/large_internal.h"
+
+#define SLACK_LEAST_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
+#define SLACK_SHARE 8
+
+static struct {
+    struct hak_lock lock;
+    uint32_t newest; /* superslab + 1, linked by `older` */
+} slack;
+
+static bool slack_may_stay(size_t slots)
+{
+    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
+        return false;
+    size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
+    size_t most = hak_max(SLACK_LEAST_SLOTS, all / SLACK_SHARE);
+    return hak_load_relaxed(&hak_large_counters.slack_slots) + slots <=
+           hak_max(most, hak_pool_kept_room_slots());
+}
+
+static void slack_purge(size_t superslab)
+{
+    const struct hak_superslab *r = hak_superslab(superslab);
+    size_t bytes = r->huge.slack_slots * HAK_SLOT_BYTES;
+    hak_os_purge(hak_superslab_address(superslab) + r->huge.mapped_bytes - bytes, bytes);
+}
+
+/* The caller, who holds the lock, has taken it out of the list. */
+static void slack_uncount_locked(struct hak_superslab *r)
+{
+    hak_sub_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
+    /* ORDER: [slack] pages are given back no more; pairs with hak_slack_forget, whose caller is
+     * about to do something else with the memory */
+    hak_store_release(&r->huge.slack_stays, false);
+}
+
+void hak_slack_keep_or_purge(size_t superslab)
+{
+    struct hak_superslab *r = hak_superslab(superslab);
+    hak_store_relaxed(&r->huge.slack_stays, false);
+    if (r->huge.slack_slots == 0)
+        return;
+    if (!slack_may_stay(r->huge.slack_slots)) {
+        slack_purge(superslab);
+        return;
+    }
+    hak_add_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
+    hak_store_relaxed(&r->released_ns, hak_os_now_ns());
+    hak_lock(&slack.lock);
+    hak_store_relaxed(&r->huge.slack_stays, true);
+    r->older = slack.newest;
+    slack.newest = (uint32_t)superslab + 1;
+    hak_unlock(&slack.lock);
+}
+
+void hak_slack_forget(size_t superslab)
+{
+    struct hak_superslab *r = hak_superslab(superslab);
+    if (!hak_load_acquire(&r->huge.slack_stays)) /* ORDER: [slack] */
+        return;
+    hak_lock(&slack.lock);
+    uint32_t *link = &slack.newest;
+    while (*link != 0 && *link != superslab + 1)
+        link = &hak_superslab(*link - 1)->older;
+    if (*link != 0)
+        *link = r->older;
+    if (hak_load_relaxed(&r->huge.slack_stays))
+        slack_uncount_locked(r);
+    hak_unlock(&slack.lock);
+}
+
+size_t hak_slack_give_back(uint64_t before_ns)
+{
+    if (hak_load_relaxed(&hak_large_counters.slack_slots) == 0)
+        return 0;
+    size_t slots = 0;
+    hak_lock(&slack.lock);
+    uint32_t *link = &slack.newest;
+    while (*link != 0 && hak_load_relaxed(&hak_superslab(*link - 1)->released_ns) >= before_ns)
+        link = &hak_superslab(*link - 1)->older;
+    while (*link != 0) {
+        struct hak_superslab *r = hak_superslab(*link - 1);
+        slack_purge(*link - 1);
+        slots += r->huge.slack_slots;
+        *link = r->older;
+        slack_uncount_locked(r);
+    }
+    hak_unlock(&slack.lock);
+    return slots * HAK_SLOT_BYTES;
+}
+
+void hak_slack_fork_child(void)
+{
+    if (hak_lock_recover(&slack.lock))
+        slack.newest = 0; /* those that were in it keep their pages */
+}
