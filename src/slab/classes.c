@@ -37,6 +37,17 @@ static void classes_colour(struct hak_class *c)
     c->colour_step = (uint16_t)(slack / (HAK_COLOURS - 1));
 }
 
+/* Programs allocate in patterns: a node, its text, its two attributes, and again. Where a slab's
+ * blocks are a multiple of the pattern's, as 512 of 128 bytes are of eight, the nodes of all slabs
+ * lie a power of two apart, and the caches have room for few of them. An odd number of blocks moves
+ * the pattern on with each slab, for a block at most. (Larger ones have colours for that, and those
+ * that are aligned are few.) */
+static unsigned classes_blocks(size_t slab_bytes, size_t size)
+{
+    unsigned blocks = (unsigned)(slab_bytes / size);
+    return size <= HAK_TINY_MAX ? (blocks - 1) | 1 : blocks;
+}
+
 /* As many slots as it takes that what a slab's tail wastes is a sixteenth at most: one to eight,
  * and for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15 of them begin at 15
  * places within a page: the caches have room for few blocks that begin at the same one. (To replace
@@ -49,7 +60,7 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
         slots *= 2;
     c->size_bytes = (uint32_t)size;
     c->slots = (uint8_t)slots;
-    c->blocks = (uint16_t)(slots * HAK_SLOT_BYTES / size);
+    c->blocks = (uint16_t)classes_blocks(slots * HAK_SLOT_BYTES, size);
     c->inline_bits = c->blocks <= 64;
     c->offset_mask = (uint32_t)(slots * HAK_SLOT_BYTES - 1);
     c->even_bits = hak_ctz64(size);

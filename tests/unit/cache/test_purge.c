@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #define SECOND_NS 1000000000u
+#define BLOCKS 127u /* of 512 bytes, in a slab */
 
 static size_t resident_pages(const char *from, size_t pages)
 {
@@ -27,12 +28,12 @@ static char *slot_of(const void *p)
 static void fill_and_free(struct hak_heap *heap, char **p, bool (*keep)(unsigned))
 {
     unsigned cls = hak_class_of(512);
-    for (unsigned i = 0; i < 128; i++) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
         p[i] = allocate(heap, cls);
         memset(p[i], 1, 512);
         mark(p[i], 512, i);
     }
-    for (unsigned i = 0; i < 128; i++)
+    for (unsigned i = 0; i < BLOCKS; i++)
         if (!keep(i))
             release(heap, p[i]);
     hak_lock(&heap->lock);
@@ -42,7 +43,7 @@ static void fill_and_free(struct hak_heap *heap, char **p, bool (*keep)(unsigned
 
 static bool keep_first_and_last(unsigned i)
 {
-    return i == 0 || i == 127;
+    return i == 0 || i == BLOCKS - 1;
 }
 
 static bool keep_one_a_page(unsigned i)
@@ -53,31 +54,31 @@ static bool keep_one_a_page(unsigned i)
 static void pages_without_a_block_in_use_go_and_the_others_stay(void **state)
 {
     (void)state;
-    static char *p[128];
+    static char *p[BLOCKS];
     start();
     struct hak_heap *heap = open_thread();
     fill_and_free(heap, p, keep_first_and_last);
-    assert_ptr_equal(slot_of(p[0]), slot_of(p[127]));
+    assert_ptr_equal(slot_of(p[0]), slot_of(p[BLOCKS - 1]));
     assert_int_equal(resident_pages(slot_of(p[0]), 16), 16);
     assert_int_equal(hak_cache_purge(), 14 * HAK_PAGE_BYTES);
     assert_int_equal(resident_pages(slot_of(p[0]), 16), 2);
-    assert_true(is_marked(p[0], 512, 0) && is_marked(p[127], 512, 127));
+    assert_true(is_marked(p[0], 512, 0) && is_marked(p[BLOCKS - 1], 512, BLOCKS - 1));
     assert_int_equal(hak_cache_purge(), 0); /* nothing has changed: not even a call */
 
-    for (unsigned i = 1; i < 127; i++) { /* and the blocks are there to be had */
+    for (unsigned i = 1; i < BLOCKS - 1; i++) { /* and the blocks are there to be had */
         char *q = allocate(heap, hak_class_of(512));
         assert_ptr_equal(slot_of(q), slot_of(p[0]));
         mark(q, 512, i);
         p[i] = q;
     }
-    for (unsigned i = 0; i < 128; i++)
+    for (unsigned i = 0; i < BLOCKS; i++)
         assert_true(is_marked(p[i], 512, i));
 }
 
 static void a_block_in_each_page_keeps_them_all(void **state)
 {
     (void)state;
-    static char *p[128];
+    static char *p[BLOCKS];
     start();
     fill_and_free(open_thread(), p, keep_one_a_page);
     assert_int_equal(hak_cache_purge(), 0);
@@ -107,12 +108,12 @@ static void what_was_never_carved_goes_with_the_end(void **state)
 static void a_refused_purge_loses_nothing(void **state)
 {
     (void)state;
-    static char *p[128];
+    static char *p[BLOCKS];
     start();
     fill_and_free(open_thread(), p, keep_first_and_last);
     fake_os_fail(FAKE_PURGE, 1, EINVAL);
     assert_int_equal(hak_cache_purge(), 0);
-    assert_true(is_marked(p[0], 512, 0) && is_marked(p[127], 512, 127));
+    assert_true(is_marked(p[0], 512, 0) && is_marked(p[BLOCKS - 1], 512, BLOCKS - 1));
 }
 
 static char *all[32768]; /* 32 MiB of blocks of 1 KiB */
@@ -206,7 +207,7 @@ static void a_heap_that_empties_empties_its_bins_and_makes_them_small(void **sta
 static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **state)
 {
     (void)state;
-    static char *others[128];
+    static char *others[BLOCKS];
     start();
     struct hak_heap *heap = open_thread();
     unsigned cls = hak_class_of(1024);
@@ -225,7 +226,7 @@ static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **stat
 static void idle_slabs_are_purged_after_a_while(void **state)
 {
     (void)state;
-    static char *p[128];
+    static char *p[BLOCKS];
     start();
     fake_os_set_time_ns(10ull * SECOND_NS);
     hak_cache_tick_any();

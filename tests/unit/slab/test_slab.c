@@ -314,28 +314,29 @@ static void a_run_ends_where_its_slab_ends(void **state)
 {
     (void)state;
     start();
+    enum { ALIGNED = HAK_CLASS_ALIGNED + 1, RUN = 12 }; /* a class that fills its slabs */
     static char *low[MOST_BLOCKS], *high[MOST_BLOCKS];
-    const struct hak_class *c = hak_class(0);
-    struct hak_slab *first = new_slab(0, true);
-    struct hak_slab *second = hak_slab_make_owner(hak_slab_slot(first) + 1, 0, true);
+    const struct hak_class *c = hak_class(ALIGNED);
+    struct hak_slab *first = new_slab(ALIGNED, true);
+    struct hak_slab *second = hak_slab_make_owner(hak_slab_slot(first) + 1, ALIGNED, true);
     unsigned n = take_all(first, low);
     take_all(second, high);
     assert_ptr_equal(low[n - 1] + c->size_bytes, high[0]);
-    void *up[40], *down[40];
-    for (unsigned i = 0; i < 20; i++) {
-        up[i] = low[n - 20 + i];
-        up[20 + i] = high[i];
-        down[i] = high[39 - i];
-        down[20 + i] = low[n - 21 - i];
+    void *up[2 * RUN], *down[2 * RUN];
+    for (unsigned i = 0; i < RUN; i++) {
+        up[i] = low[n - RUN + i];
+        up[RUN + i] = high[i];
+        down[i] = high[2 * RUN - 1 - i];
+        down[RUN + i] = low[n - RUN - 1 - i];
     }
-    assert_int_equal(hak_slab_put_streak_owner(first, c, up, 40), 20);
-    assert_int_equal(hak_slab_put_streak_owner(second, c, up + 20, 20), 20);
-    assert_int_equal(hak_slab_put_streak_owner(second, c, down, 40), 20);
-    assert_int_equal(hak_slab_put_streak_owner(first, c, down + 20, 20), 20);
+    assert_int_equal(hak_slab_put_streak_owner(first, c, up, 2 * RUN), RUN);
+    assert_int_equal(hak_slab_put_streak_owner(second, c, up + RUN, RUN), RUN);
+    assert_int_equal(hak_slab_put_streak_owner(second, c, down, 2 * RUN), RUN);
+    assert_int_equal(hak_slab_put_streak_owner(first, c, down + RUN, RUN), RUN);
     hak_slab_verify_owner(first);
     hak_slab_verify_owner(second);
-    assert_int_equal(hak_slab_used_blocks(first), n - 40);
-    assert_int_equal(hak_slab_used_blocks(second), n - 40);
+    assert_int_equal(hak_slab_used_blocks(first), n - 2 * RUN);
+    assert_int_equal(hak_slab_used_blocks(second), n - 2 * RUN);
 }
 
 static void a_page_alone_is_given_back_only_when_asked_for(void **state)
