@@ -302,6 +302,36 @@ static void a_block_that_grows_step_by_step_keeps_its_content(void **state)
     release(p);
 }
 
+/* Eight classes a doubling, of which it goes through every other one at most. */
+static void a_block_that_grows_by_little_moves_seldom(void **state)
+{
+    (void)state;
+    char *p = allocate(1024);
+    unsigned moves = 0;
+    for (size_t size = 1025; size <= 32 * 1024; size += 16) {
+        char *q = hak_heap_realloc(p, size);
+        assert_non_null(q);
+        assert_true(hak_heap_usable_bytes(q) <= size + size / 2);
+        moves += q != p;
+        p = q;
+    }
+    CHECK(moves <= 5 * 8 / 2, "%u moves", moves);
+    release(p);
+}
+
+static void a_block_that_grows_by_much_gets_what_it_asks_for(void **state)
+{
+    (void)state;
+    static const size_t grown[] = {1300, 1536, 2048, 3000, 4096, 6144, 10000, 20000, 40000};
+    for (size_t i = 0; i < UNIT_COUNT(grown); i++) {
+        char *other = allocate(grown[i]);
+        char *p = hak_heap_realloc(allocate(grown[i] * 2 / 3), grown[i]);
+        assert_int_equal(hak_heap_usable_bytes(p), hak_heap_usable_bytes(other));
+        release(p);
+        release(other);
+    }
+}
+
 static void what_may_keep_its_place_is_what_realloc_leaves_there(void **state)
 {
     (void)state;
@@ -464,6 +494,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(aligned_blocks_are_as_small_as_their_alignment_allows),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(realloc_keeps_the_content),
+    cmocka_unit_test(a_block_that_grows_by_little_moves_seldom),
+    cmocka_unit_test(a_block_that_grows_by_much_gets_what_it_asks_for),
     cmocka_unit_test(what_may_keep_its_place_is_what_realloc_leaves_there),
     cmocka_unit_test(a_block_that_grows_step_by_step_keeps_its_content),
     cmocka_unit_test(a_block_that_shrinks_gives_memory_back),
