@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-#define BIN_MAX_BYTES ((size_t)512 << 10)
-#define BIN_MAX_BLOCKS 1024u /* their stack shares the first cache */
+#define BIN_MAX_BYTES ((size_t)256 << 10)
+#define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
 #define BIN_MIN_BLOCKS 3u
 #define BIN_FEW_BLOCKS 7u
 #define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a line longer than that */

@@ -401,8 +401,8 @@ size_t hak_heap_usable_bytes(const void *p)
 /* A block that has to move for a little more will grow by a little again: the program appends to it
  * and does not ask for more than it needs. So it gets a quarter more than it had, or it would be
  * copied with each class that it grows through, of which there are eight a doubling; an eighth
- * above 8 KiB, where there are six. (Small blocks have four.) Who asks for more himself grows by
- * more at a time. */
+ * above 8 KiB, where classes lie further apart, as they do below the least of these sizes. Who asks
+ * for more himself grows by more at a time. */
 #define GROW_FROM_BYTES 256u
 #define GROW_LITTLE_SHARE 16u
 #define GROW_BY_SHARE 4u

@@ -376,4 +376,7 @@ MISTAKES = (
     Mistake("run_taken_twice", "a run is taken without looking whether it is still there", "large/run_cache.c", ((
         "        if (run != 0 && hak_cas_acquire(&row->runs[i], &run, 0u)) {\n",
         "        if (run != 0) {\n            hak_store_release(&row->runs[i], 0u);\n"),), "other_runs"),
+    Mistake("freed_with_pages_behind", "a huge block is freed while what lies behind it is given back", "large/huge.c", ((
+        "    hak_slack_forget(superslab);\n    if (HAK_HARDENED)",
+        "    if (HAK_HARDENED)"),), "other_slack"),
 )
