@@ -329,6 +329,8 @@ static void put_block(struct unit_random *r, size_t bytes)
     size_t *p = hak_large_alloc(bytes, 1, &zero);
     MUST(p != NULL);
     MUST(!zero || p[0] == 0);
+    if (unit_below(r, 2) == 0)
+        bytes = usable(p) & ~(size_t)7; /* all of it is the program's */
     p[0] = bytes;
     p[bytes / sizeof *p - 1] = ~bytes;
     char *other = atomic_exchange(&places[unit_below(r, PLACES)], (char *)p);
