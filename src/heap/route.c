@@ -421,9 +421,11 @@ static void *route_grow(size_t have, size_t bytes, uintptr_t site)
 {
     size_t grown = route_grown_bytes(have, bytes);
     void *q = hak_heap_malloc_at(grown, site);
-    if (q == NULL && grown != bytes)
+    if (grown == bytes)
+        return q;
+    if (q == NULL)
         return hak_heap_malloc_at(bytes, site);
-    if (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on()) && q != NULL)
+    if (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on()))
         hak_profile_kept(q, bytes);
     return q;
 }
