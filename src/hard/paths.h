@@ -59,7 +59,7 @@ HAK_ALWAYS_INLINE void *paths_malloc(size_t bytes, uint32_t how)
     if (HAK_LIKELY(bytes <= HAK_TINY_MAX - HARD_CANARY_BYTES))
         kind = hak_load_relaxed(&front->tiny_kind[(bytes + HARD_CANARY_BYTES + 15) / 16]);
     else if (bytes <= HAK_SMALL_MAX - HARD_CANARY_BYTES)
-        kind = hak_load_relaxed(&hak_tables.small_kind[(bytes + HARD_CANARY_BYTES + 127) / 128]);
+        kind = hak_load_relaxed(&hak_tables.small_kind[hak_small_index(bytes + HARD_CANARY_BYTES)]);
     else
         return paths_malloc_slow(bytes, how);
     char *p = hak_cache_pop(front, kind);

@@ -27,7 +27,7 @@ HAK_ALWAYS_INLINE bool hak_heap_try_size(const struct hak_front *front, size_t s
     if (HAK_LIKELY(size_bytes <= HAK_TINY_MAX))
         *kind = hak_load_relaxed(&front->tiny_kind[(size_bytes + 15) / 16]);
     else if (size_bytes <= HAK_SMALL_MAX)
-        *kind = hak_load_relaxed(&hak_tables.small_kind[(size_bytes + 127) / 128]);
+        *kind = hak_load_relaxed(&hak_tables.small_kind[hak_small_index(size_bytes)]);
     else
         return false;
     return true;

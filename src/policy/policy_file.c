@@ -134,9 +134,10 @@ static bool file_arm(struct words *w, struct hak_evidence *e)
     return false;
 }
 
+/* Of a size that is no class's it is evidence of a library with other classes: left out. */
 static bool file_bin(struct words *w, struct hak_evidence *e)
 {
-    uint64_t size;
+    uint64_t size, left_out[2];
     if (!file_number(w, &size))
         return false;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
@@ -145,7 +146,7 @@ static bool file_bin(struct words *w, struct hak_evidence *e)
             return to->weight == 0 && file_number(w, &to->weight) && file_number(w, &to->sum) &&
                    to->weight != 0 && file_end(w);
     }
-    return false;
+    return file_numbers_of(w, (uint64_t *[]){&left_out[0], &left_out[1]}, 2) && file_end(w);
 }
 
 static bool file_line(struct words *w, struct hak_evidence *e)

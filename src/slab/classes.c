@@ -5,19 +5,26 @@
 
 #define MOST_SLOTS 16u
 #define APART_LEAST ((size_t)1024)
-#define LARGE_FROM 56u /* the first class above 8 KiB and a line */
+#define LARGE_FROM 40u /* the first class above 2 KiB and a line */
 
-/* Some 28th, 26th ... of four slots, so that 1 KiB or nearly so is left in a slab for colours; and
- * 16, 32 and 64 KiB with a few lines more, of which the first two have a class below them for what
- * is not just of their size. */
+/* As many bytes as leave 1 KiB or more in a slab for colours: a 28th ... an 8th of a slot, and
+ * beyond 8 KiB some 28th, 26th ... of four. Those of 8, 16 and 32 KiB have room for a header of
+ * some hundred bytes as well, which takes no more memory, as a slab has 15 of them in any case, and
+ * that of 4 KiB for one of 64 bytes: with more, 63 of them would be too much for a bin. How much
+ * beyond 1 KiB is left was chosen by how long it takes to step through heads and columns of blocks:
+ * "Where blocks begin" in docs/performance.md.
+ */
 static const struct {
     uint32_t size_bytes;
     bool fine;
 } large[] = {
-    {9216, false},  {9984, true},   {10752, false}, {11776, true},  {12800, false}, {14336, true},
-    {16128, false}, {16448, false}, {17408, true},  {18560, false}, {20096, true},  {21504, false},
-    {23680, true},  {25984, false}, {28928, true},  {32384, false}, {32832, false}, {37248, true},
-    {43392, false}, {52224, true},  {66688, false},
+    {2304, false},  {2560, false},  {2816, false},  {3072, false},  {3392, false},  {3584, false},
+    {3840, false},  {4160, false},  {4608, false},  {4928, false},  {5120, false},  {5824, false},
+    {6208, false},  {7168, false},  {7680, false},  {8448, false},  {9216, false},  {9984, true},
+    {10752, false}, {11776, true},  {12800, false}, {14336, true},  {16128, false}, {16640, false},
+    {17408, true},  {18560, false}, {20096, true},  {21504, false}, {23680, true},  {25984, false},
+    {28928, true},  {32384, false}, {33408, false}, {37248, true},  {43392, false}, {52224, true},
+    {66688, false},
 };
 _Static_assert(LARGE_FROM + sizeof large / sizeof large[0] == HAK_CLASS_ALIGNED,
                "all classes but those for aligned blocks");
@@ -95,7 +102,7 @@ static void classes_place(unsigned cls, size_t *tiny, size_t *small)
         hak_tables.narrow_kind[*tiny] = (uint8_t)(2 * cls);
     if (hak_class(cls)->fine || cls >= HAK_CLASS_ALIGNED)
         return;
-    for (; *small * 128 <= size; (*small)++) {
+    for (; *small * HAK_SMALL_STEP <= size; (*small)++) {
         hak_store_relaxed(&hak_tables.small_true[*small], (uint8_t)(2 * cls));
         hak_store_relaxed(&hak_tables.small_kind[*small], (uint8_t)(2 * cls));
     }
@@ -133,7 +140,7 @@ void hak_classes_refine(unsigned cls)
 {
     if (cls == 0 || !hak_class(cls - 1)->fine)
         return;
-    size_t i = hak_class(cls - 1)->size_bytes / 128;
+    size_t i = hak_class(cls - 1)->size_bytes / HAK_SMALL_STEP;
     uint8_t finer = (uint8_t)((cls - 1) * 2);
     for (; hak_load_relaxed(&hak_tables.small_true[i]) == cls * 2; i--) {
         uint8_t before = (uint8_t)(cls * 2);
@@ -146,7 +153,7 @@ void hak_classes_close(struct hak_class_set classes)
 {
     for (unsigned i = 0; i < 2; i++)
         hak_store_relaxed(&hak_tables.closed[i], classes.bits[i]);
-    for (size_t i = 0; i <= HAK_SMALL_MAX / 128; i++) {
+    for (size_t i = 0; i < HAK_SMALL_KINDS; i++) {
         uint8_t kind;
         do {
             kind = hak_load_relaxed(&hak_tables.small_true[i]);

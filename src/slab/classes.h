@@ -34,7 +34,9 @@ _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_ALIGNMENT ((size_t)16)  /* of every block: what glibc's ABI promises */
 #define HAK_TINY_MAX ((size_t)1040) /* 1 KiB and 16 bytes; table of steps of 16 bytes */
 #define HAK_TINY_KINDS (HAK_TINY_MAX / 16 + 1)
-#define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of 128 bytes */
+#define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of a line */
+#define HAK_SMALL_STEP ((size_t)64)
+#define HAK_SMALL_KINDS (HAK_SMALL_MAX / HAK_SMALL_STEP + 1)
 #define HAK_CLASS_ALIGNED (HAK_CLASSES - 7u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
@@ -65,8 +67,8 @@ struct hak_class_tables {
     uint8_t tiny_kind[HAK_TINY_KINDS];   /* steps of 16 bytes to 128, then four a doubling */
     uint8_t narrow_kind[HAK_TINY_KINDS]; /* all there are */
     /* Atomic: a thread without a heap may look before the start, and it may be refined. */
-    _Atomic(uint8_t) small_kind[HAK_SMALL_MAX / 128 + 1]; /* for fast paths: may be closed */
-    _Atomic(uint8_t) small_true[HAK_SMALL_MAX / 128 + 1];
+    _Atomic(uint8_t) small_kind[HAK_SMALL_KINDS]; /* for fast paths: may be closed */
+    _Atomic(uint8_t) small_true[HAK_SMALL_KINDS];
     _Atomic(uint64_t) closed[2]; /* classes of which the fast paths' tables are closed */
     _Atomic(bool) metered;       /* the others of the first classes go by their metered bins */
     struct hak_class classes[HAK_CLASSES];
@@ -80,12 +82,18 @@ void hak_classes_refine(unsigned cls);
 /* Closes small_kind for these classes and opens it for the others. One thread at a time. */
 void hak_classes_close(struct hak_class_set classes);
 
+/* Where the tables of small kinds have a size of at most HAK_SMALL_MAX. */
+HAK_ALWAYS_INLINE size_t hak_small_index(size_t size_bytes)
+{
+    return (size_bytes + HAK_SMALL_STEP - 1) / HAK_SMALL_STEP;
+}
+
 /* size <= HAK_SMALL_MAX. */
 static inline unsigned hak_class_of(size_t size_bytes)
 {
     unsigned kind = size_bytes <= HAK_TINY_MAX
                         ? hak_tables.tiny_kind[(size_bytes + 15) / 16]
-                        : hak_load_relaxed(&hak_tables.small_true[(size_bytes + 127) / 128]);
+                        : hak_load_relaxed(&hak_tables.small_true[hak_small_index(size_bytes)]);
     return kind / 2;
 }
 

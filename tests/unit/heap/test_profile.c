@@ -336,7 +336,7 @@ static void assert_open(bool metered)
         assert_int_equal(hak_load_relaxed(&front->tiny_kind[i]),
                          metered ? HAK_KIND_METERED + kind : kind);
     }
-    for (size_t i = HAK_TINY_MAX / 128 + 1; i < UNIT_COUNT(hak_tables.small_kind); i++)
+    for (size_t i = hak_small_index(HAK_TINY_MAX + 1); i < UNIT_COUNT(hak_tables.small_kind); i++)
         assert_int_equal(hak_load_relaxed(&hak_tables.small_kind[i]),
                          metered ? HAK_KIND_CLOSED : hak_load_relaxed(&hak_tables.small_true[i]));
 }

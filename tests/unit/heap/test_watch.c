@@ -18,7 +18,7 @@ static void *fast(size_t bytes)
     struct hak_front *front = hak_self;
     uint64_t kind = bytes <= HAK_TINY_MAX
                         ? hak_load_relaxed(&front->tiny_kind[(bytes + 15) / 16])
-                        : hak_load_relaxed(&hak_tables.small_kind[(bytes + 127) / 128]);
+                        : hak_load_relaxed(&hak_tables.small_kind[hak_small_index(bytes)]);
     return hak_cache_pop(front, kind);
 }
 
@@ -112,7 +112,8 @@ static void coarse_classes_are_refined_while_they_are_closed(void **state)
     assert_int_equal(hak_class_of(large), cls - 1);
     assert_null(fast(large));
     hak_cache_watch(HAK_WATCHER_SITES, (struct hak_class_set){{0}});
-    assert_int_equal(hak_load_relaxed(&hak_tables.small_kind[(large + 127) / 128]), (cls - 1) * 2);
+    assert_int_equal(hak_load_relaxed(&hak_tables.small_kind[hak_small_index(large)]),
+                     (cls - 1) * 2);
     warm(600);
     void *q = fast(600);
     assert_int_equal(hak_heap_usable_bytes(q), 640);

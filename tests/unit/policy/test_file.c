@@ -80,8 +80,20 @@ static void what_is_no_policy_is_refused_with_the_number_of_its_line(void **stat
     assert_int_equal(parse(HEAD "arm keep all 0 0 0 0 0 0\n"), 2);
     assert_int_equal(parse(HEAD "arm keep all 1 2 3 4 5 6\narm keep all 1 2 3 4 5 6\n"), 3);
     assert_int_equal(parse(HEAD "bin 64 1 31\nbin 64 1 31\n"), 3);
-    assert_int_equal(parse(HEAD "bin 65 1 31\n"), 2);
+    assert_int_equal(parse(HEAD "bin 65 1\n"), 2);
     assert_int_equal(parse(HEAD "bin 64 0 31\n"), 2);
+}
+
+static void bins_of_sizes_that_are_no_class_are_left_out(void **state)
+{
+    (void)state;
+    start_classes();
+    static const struct hak_mean_evidence none = {0};
+    assert_int_equal(parse(HEAD "bin 65 1 31\nbin 64 2 62\n"), 0);
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        if (hak_class(cls)->size_bytes != 64)
+            assert_memory_equal(&f.bin[cls], &none, sizeof none);
+    assert_int_equal(f.bin[hak_class_of(64)].sum, 62);
 }
 
 static char path[64];
@@ -196,6 +208,7 @@ static void the_child_of_a_fork_learns_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_written_reads_back),
     cmocka_unit_test(what_is_no_policy_is_refused_with_the_number_of_its_line),
+    cmocka_unit_test(bins_of_sizes_that_are_no_class_are_left_out),
     cmocka_unit_test(a_policy_sets_the_knob_of_its_best_arm_and_no_other),
     cmocka_unit_test(a_file_that_is_none_leaves_the_defaults),
     cmocka_unit_test(two_processes_that_learn_into_one_file_both_count),

@@ -13,11 +13,10 @@ static bool is_narrow(unsigned cls)
     return size > 128 && size <= HAK_TINY_MAX && (size >> (hak_log2_floor(size) - 3)) % 2 == 1;
 }
 
-/* The table has steps of 128 bytes: of 2,049 to 2,112 bytes it does not know that they would fit.
- */
+/* The table has steps of a line. */
 static size_t looked_up(size_t size)
 {
-    return size <= HAK_TINY_MAX ? size : hak_round_up(size, 128);
+    return size <= HAK_TINY_MAX ? size : hak_round_up(size, HAK_SMALL_STEP);
 }
 
 static void every_size_gets_the_smallest_class_that_is_neither_fine_nor_narrow(void **state)
@@ -54,6 +53,17 @@ static void refined_sizes_get_the_smallest_class_of_all(void **state)
         CHECK(cls == 0 || hak_class(cls - 1)->size_bytes < looked_up(size), "size %zu, class %u",
               size, cls);
     }
+}
+
+/* Programs put headers before pages and buffers. */
+static void a_power_of_two_and_a_header_have_one_class(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (size_t power = 2048; power <= HAK_SLOT_BYTES; power *= 2)
+        assert_int_equal(hak_class_of(power + HAK_CACHE_LINE), hak_class_of(power));
+    for (size_t power = 4096; power <= HAK_SLOT_BYTES; power *= 2)
+        assert_int_equal(hak_class_of(power + power / 64), hak_class_of(power));
 }
 
 static void one_class_may_be_refined_alone(void **state)
@@ -251,6 +261,7 @@ static void the_index_behind_the_last_block_is_within_the_bitmaps(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_size_gets_the_smallest_class_that_is_neither_fine_nor_narrow),
     cmocka_unit_test(refined_sizes_get_the_smallest_class_of_all),
+    cmocka_unit_test(a_power_of_two_and_a_header_have_one_class),
     cmocka_unit_test(one_class_may_be_refined_alone),
     cmocka_unit_test(before_the_start_every_size_has_class_0),
     cmocka_unit_test(classes_ascend_in_multiples_of_the_alignment),
