@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * os: a mutex of one futex word, with the three states of "Futexes Are Tricky" (U. Drepper, 2011),
- * and a short spin first: the critical sections are tens of nanoseconds long. Never recursive. */
+ * and a short spin first: the critical sections are tens of nanoseconds long. A holder that does
+ * not let go by then is not running, most likely, and where many threads want to run it is the
+ * turn of one of them that helps: who sleeps instead has to be woken by a holder, with a system
+ * call, and takes the lock as one that others wait for, so that its next holders call as well.
+ * Never recursive. */
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
 #include <linux/futex.h>
 #include <time.h>
 
-enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2, LOCK_SPINS = HAK_SCHED ? 1 : 60 };
+enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2 };
+enum { LOCK_SPINS = HAK_SCHED ? 1 : 60, LOCK_YIELDS = HAK_SCHED ? 0 : 8 };
 
 static _Atomic(hak_lock_waits *) lock_waits;
 
@@ -61,8 +66,11 @@ bool hak_try_lock(struct hak_lock *lock)
 
 static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
 {
-    for (int i = 0; i < LOCK_SPINS; i++) {
-        hak_cpu_pause();
+    for (int i = 0; i < LOCK_SPINS + LOCK_YIELDS; i++) {
+        if (i < LOCK_SPINS)
+            hak_cpu_pause();
+        else
+            hak_syscall6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
         if (hak_load_relaxed(&lock->state) == LOCK_FREE && hak_try_lock(lock)) {
             hak_count_owner(&lock->contended, 1u);
             return;
