@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import make_benchmark, make_entry, make_result, make_run
 from hakmem_tools.bench.places import Places
 
 BREAKING = """
@@ -145,3 +146,26 @@ def test_the_list_names_benchmarks_and_allocators(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "random_mixed-256-1t" in done.stdout
     assert "tcmalloc-minimal" in done.stdout
+
+
+def test_a_report_shows_all_others_relative_to_one(tmp_path: Path) -> None:
+    fast, slow = make_entry(make_run(10)), make_entry(make_run(25))
+    result = make_result(make_benchmark(hakmem=fast, glibc=slow), hakmem="1", glibc="2")
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    shown = bench("report", ".", "--against", "hakmem", "--markdown", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "| glibc | 1 | 2.50 | 1.00 | - |" in shown.stdout
+    terminal = bench("report", ".", "--against", "glibc", cwd=tmp_path)
+    assert "relative to glibc" in terminal.stdout
+    assert "0.40" in terminal.stdout
+
+
+def test_a_report_relative_to_what_is_not_there_says_what_is(tmp_path: Path) -> None:
+    result = make_result(make_benchmark(hakmem=make_entry(make_run(1))), hakmem="1")
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    refused = bench("report", ".", "--against", "jemalloc", cwd=tmp_path)
+    assert refused.returncode != 0
+    assert "there is no 'jemalloc'" in refused.stderr
+    assert "hakmem" in refused.stderr
+    refused = bench("report", ".", "--markdown", cwd=tmp_path)
+    assert "--against NAME" in refused.stderr

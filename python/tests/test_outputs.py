@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
-from hakmem_tools.bench import docs, html, table
+from hakmem_tools.bench import docs, html, summary, table
 from hakmem_tools.bench.runner import Result
 from rich.console import Console
 
@@ -87,6 +87,17 @@ def test_the_document_shows_losses_as_plainly_as_wins(result: Result, tmp_path: 
     assert "build/release/hakmem bench --rounds 2" in page
     assert "`results/one.json`" in page
     assert "madvise" in page
+
+
+def test_the_document_has_the_others_relative_to_hakmem(result: Result, tmp_path: Path) -> None:
+    page = docs.write(result, tmp_path / "r.json", tmp_path)[0].read_text()
+    assert "Each other allocator relative to hakmem" in page
+    ratio = (20.5 / 11 * 20 / 30) ** 0.5
+    assert f"| glibc | 2 | {ratio:.2f} | " in page
+
+
+def test_nothing_is_relative_to_what_was_not_measured(result: Result) -> None:
+    assert docs.pairs_part(summary.rows_of(result), "jemalloc") == []
 
 
 def test_the_document_is_the_same_every_time(result: Result, tmp_path: Path) -> None:

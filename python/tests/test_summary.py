@@ -126,6 +126,25 @@ def test_the_best_rounds_are_compared_beside_the_medians() -> None:
     assert found["time of the best rounds"] == pytest.approx(0.8)
 
 
+def test_all_others_relative_to_one_over_what_both_completed() -> None:
+    first = make_benchmark(
+        "first", hakmem=make_entry(make_run(10)), glibc=make_entry(make_run(20)),
+        mimalloc2=make_entry(make_run(10, rss_idle=5)),
+    )  # fmt: skip
+    second = make_benchmark(
+        "second", "real", hakmem=make_entry(make_run(32)), glibc=make_entry(make_run(4)),
+        mimalloc2=make_entry(make_run(1, problem="killed by SIGBUS")),
+    )  # fmt: skip
+    rows = summary.rows_of(make_result(first, second))
+    glibc, mimalloc2 = summary.pairs(rows, "hakmem")
+    assert (glibc.allocator, glibc.time, glibc.rss) == ("glibc", pytest.approx(0.5), 1)
+    assert (glibc.count, glibc.idle) == (2, None)
+    assert (mimalloc2.time, mimalloc2.count, mimalloc2.idle) == (1, 1, None)
+    glibc, mimalloc2 = summary.pairs(rows, "hakmem", "real")
+    assert (glibc.time, mimalloc2.time) == (pytest.approx(0.125), None)
+    assert [p.time for p in summary.pairs(rows, "glibc")] == [pytest.approx(2), pytest.approx(0.5)]
+
+
 def test_two_threads_against_one() -> None:
     one = make_benchmark("random_mixed-256-1t", hakmem=make_entry(make_run(10)))
     two = make_benchmark("random_mixed-256-2t", hakmem=make_entry(make_run(11)))

@@ -237,10 +237,30 @@ def report(
     page: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the HTML page here.")
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Show only all others relative to this allocator."),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="With --against: as a table for a document.")
+    ] = False,
 ) -> None:
     """Shows the tables of a result again, and makes its page."""
     result = summary.read_result(result_path)
-    table.show(result, out)
+    rows = summary.rows_of(result)
+    if markdown and against is None:
+        raise BenchError("--markdown is for --against NAME: say relative to which allocator")
+    if against is not None and against not in result["allocators"]:
+        raise BenchError(
+            f"there is no '{against}' in {result_path}; there are: {', '.join(result['allocators'])}"
+        )
+    if against is None:
+        table.show(result, out)
+    elif markdown:
+        for line in docs.pairs_part(rows, against):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        out.print(table.pairs_table(rows, against))
     if page is not None:
         page.write_text(html.render(result), encoding="utf-8")
 

@@ -182,6 +182,15 @@ def against_line(rows: list[Row]) -> str:
     )
 
 
+def pairs_part(rows: list[Row], base: str) -> list[str]:
+    """Each other allocator relative to one."""
+    if not any(row.allocator == base and row.time_ms for row in rows):
+        return []
+    note = f"Each other allocator relative to {base}: geometric means over what both completed."
+    headings, lines = text.pair_lines(rows, base, list(GROUPS))
+    return [note, "", *markdown_table(headings, lines)]
+
+
 def verdict_table(rows: list[Row], everything: list[Row]) -> list[str]:
     """hakmem against the best other one, in time and in memory."""
     lines = []
@@ -262,7 +271,7 @@ def page(result: Result, source: str, pictures: str) -> str:
     rows = summary.rows_of(result)
     out = head(result, source)
     out += ["## Summary", "", MEANS_NOTE, "", *means_lines(summary.geometric_means(rows)), ""]
-    out += [against_line(rows), ""]
+    out += [against_line(rows), "", *pairs_part(rows, "hakmem"), ""]
     out += [f"![Time against peak RSS]({pictures}/means.svg)", ""]
     out += verdict_part(rows)
     out += [f"![Time of each benchmark]({pictures}/time.svg)", ""]

@@ -247,6 +247,39 @@ def against_others(rows: list[Row], name: str = "hakmem") -> list[Against]:
     return found
 
 
+@dataclass(frozen=True)
+class Pair:
+    """One allocator relative to another: geometric means over what both completed."""
+
+    allocator: str
+    time: float | None
+    """Above 1 it takes longer than the other; None: nothing that both completed says."""
+    rss: float | None
+    idle: float | None
+    count: int
+    """Benchmarks in which the times of both are known."""
+
+
+def pairs(rows: list[Row], base: str, group: str = "") -> list[Pair]:
+    """All other allocators relative to `base`, in the order of the result; of one group or of all."""
+    rows = [row for row in rows if not group or row.group == group]
+    of_base = {row.benchmark: row for row in rows if row.allocator == base}
+    found = []
+    for name in dict.fromkeys(row.allocator for row in rows if row.allocator != base):
+        mine = [row for row in rows if row.allocator == name and row.benchmark in of_base]
+        means = {}
+        for value in ("time_ms", "rss_kb", "idle_kb"):
+            ratios = [
+                getattr(row, value) / below
+                for row in mine
+                if getattr(row, value) and (below := getattr(of_base[row.benchmark], value))
+            ]
+            means[value] = stats.geometric_mean(ratios) if ratios else None
+        count = sum(1 for row in mine if row.time_ms and of_base[row.benchmark].time_ms)
+        found.append(Pair(name, means["time_ms"], means["rss_kb"], means["idle_kb"], count))
+    return found
+
+
 def scaling(rows: list[Row]) -> list[tuple[str, dict[str, float]]]:
     """How much work two threads that share nothing do in the time of one: 2.00 is perfect."""
     times = {(row.benchmark, row.allocator): row.time_ms for row in rows if row.time_ms}

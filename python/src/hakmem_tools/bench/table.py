@@ -90,6 +90,17 @@ def groups_table(rows: list[Row]) -> Table:
     return table
 
 
+def pairs_table(rows: list[Row], base: str) -> Table:
+    """Each other allocator relative to one."""
+    headings, lines = text.pair_lines(rows, base, list(GROUPS))
+    table = titled(f"relative to {base}: geometric means over what both completed")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
 def scaling_table(rows: list[Row]) -> Table | None:
     """Two threads against one."""
     derived = summary.scaling(rows)

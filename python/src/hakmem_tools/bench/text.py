@@ -4,9 +4,10 @@
 Who uses it: table, html, docs, cli. It prints nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hakmem_tools.bench import summary
 from hakmem_tools.bench.summary import Row
 
 NOTHING = "-"
@@ -26,6 +27,25 @@ def megabytes(kilobytes: float | None) -> str:
 def ratio(value: float | None) -> str:
     """Two digits."""
     return NOTHING if not value else f"{value:.2f}"
+
+
+def pair_lines(
+    rows: list[Row], base: str, groups: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines: each other allocator relative to `base`, over all and in each group."""
+    groups = [group for group in groups if any(row.group == group for row in rows)]
+    headings = ["", "benchmarks", "time", "peak RSS", "RSS after idle"]
+    headings += [f"{group}: time / RSS" for group in groups] if len(groups) > 1 else []
+    lines = [
+        [p.allocator, str(p.count), ratio(p.time), ratio(p.rss), ratio(p.idle)]
+        for p in summary.pairs(rows, base)
+    ]
+    for group in groups if len(groups) > 1 else []:
+        here = {p.allocator: p for p in summary.pairs(rows, base, group)}
+        for line in lines:
+            pair = here.get(line[0])
+            line.append(f"{ratio(pair.time)} / {ratio(pair.rss)}" if pair else NOTHING)
+    return headings, lines
 
 
 def maybe(value: float | None) -> str:
