@@ -41,12 +41,14 @@ static void route_overflow(struct hak_heap *heap, unsigned cls, void *p)
     route_tick(heap);
 }
 
+#define REMOTE_TICK_BLOCKS 64u
+
 static void route_free_remote(struct hak_heap *heap, uint32_t entry, void *p)
 {
     uint64_t sends = hak_load_relaxed(&heap->stats.remote_sends);
     hak_cache_free_remote(heap, entry, p);
     /* Threads that only free blocks of others come by here. */
-    if (HAK_UNLIKELY((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= HAK_TICK_CALLS))
+    if (HAK_UNLIKELY((hak_load_relaxed(&heap->stats.remote_sends) ^ sends) >= REMOTE_TICK_BLOCKS))
         hak_heap_tick_any();
 }
 
