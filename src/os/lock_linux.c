@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * os: a mutex of one futex word, with the three states of "Futexes Are Tricky" (U. Drepper, 2011),
- * and a short spin first: the critical sections are tens of nanoseconds long. A holder that does
- * not let go by then is not running, most likely, and where many threads want to run it is the
- * turn of one of them that helps: who sleeps instead has to be woken by a holder, with a system
- * call, and takes the lock as one that others wait for, so that its next holders call as well.
- * Never recursive. */
+ * and a short spin first: the critical sections are tens of nanoseconds long. A holder that has
+ * not let go by then is most likely not running, so others are let run a few times before the
+ * thread sleeps: who sleeps has to be woken by a system call, and cannot know whether others wait
+ * as well, so that it wakes somebody in turn. With thousands of threads that begin at once most of
+ * their time went there. Never recursive. */
 #include "os/os.h"
 #include "os/syscall_internal.h"
 

@@ -7,13 +7,12 @@
 #define APART_LEAST ((size_t)1024)
 #define LARGE_FROM 40u /* the first class above 2 KiB and a line */
 
-/* As many bytes as leave 1 KiB or more in a slab for colours: a 28th ... an 8th of a slot, and
- * beyond 8 KiB some 28th, 26th ... of four. Those of 8, 16 and 32 KiB have room for a header of
- * some hundred bytes as well, which takes no more memory, as a slab has 15 of them in any case, and
- * that of 4 KiB for one of 64 bytes: with more, 63 of them would be too much for a bin. How much
- * beyond 1 KiB is left was chosen by how long it takes to step through heads and columns of blocks:
- * "Where blocks begin" in docs/performance.md.
- */
+/* A 28th ... an 8th of a slot, and beyond 8 KiB some 28th, 26th ... of four, less what leaves 1 KiB
+ * or more in most slabs for colours. Those of 8, 16 and 32 KiB have room for a header of some
+ * hundred bytes as well, which takes no more memory, as a slab has 15 of them in any case, and that
+ * of 4 KiB for one of 64 bytes: with more, 63 of them would be too much for a bin. How much beyond
+ * 1 KiB is left was chosen by how long it takes to step through heads and columns of blocks: "Where
+ * blocks begin" in docs/performance.md. */
 static const struct {
     uint32_t size_bytes;
     bool fine;

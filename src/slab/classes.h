@@ -7,11 +7,11 @@
  *
  * Blocks of just 1, 2, 4 ... 64 KiB side by side would have the first bytes of all of them, and of
  * all their pages, in the same few sets of the caches, which hold some eight lines each. So those
- * classes are a cache line longer, the first 16 bytes, the last 18 lines. Behind them come classes
- * of just these sizes, for aligned blocks. For the same reason the first block of a slab begins at
- * another line in each of 32 neighbouring slabs (slab colouring: Bonwick, "The Slab Allocator",
- * 1994, section 4.3), as far as what a slab has left behind its last block allows. See "Where
- * blocks begin" in docs/performance.md.
+ * classes are a cache line to 18 lines longer, the first 16 bytes, which is also room for a header.
+ * Behind them come classes of just these sizes, for aligned blocks. For the same reason the first
+ * block of a slab begins at another line in each of 32 neighbouring slabs (slab colouring: Bonwick,
+ * "The Slab Allocator", 1994, section 4.3), as far as what a slab has left behind its last block
+ * allows. See "Where blocks begin" in docs/performance.md.
  *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
