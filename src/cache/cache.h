@@ -370,7 +370,7 @@ void hak_cache_collect_orphans(void);
 #define HAK_TICK_NS 250000000u
 /* Of this thread's slow paths, so many lie between two looks at the clock. With four times as many
  * what a program has freed that then needs few blocks at a time went back a tenth of a second and
- * more after its time; a look costs 5 ns. */
+ * more after its time; a look costs 3 ns. */
 #define HAK_TICK_CALLS 16u
 static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
 {
