@@ -18,7 +18,7 @@
 #define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
 #define BIN_MIN_BLOCKS 3u
 #define BIN_FEW_BLOCKS 7u
-#define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a line longer than that */
+#define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a little longer */
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_MOST_BYTES ((size_t)64 << 10)

@@ -183,8 +183,6 @@ static void *route_class(unsigned cls, const struct request *r, bool *zero)
     return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
 }
 
-#define LARGE_TICK_CALLS 16u
-
 /* Threads by the number of their heap share caches of runs; the hardened library has better use for
  * what was freed. */
 static unsigned route_run_cache(const struct hak_heap *heap)
@@ -197,7 +195,7 @@ static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, unsi
 {
     if (heap != NULL) {
         hak_count_owner(&heap->stats.large_requests, 1u);
-        if (hak_load_relaxed(&heap->stats.large_requests) % LARGE_TICK_CALLS == 0)
+        if (hak_load_relaxed(&heap->stats.large_requests) % HAK_TICK_CALLS == 0)
             hak_heap_tick_any();
     }
     return hak_large_alloc_near(route_run_cache(heap), bytes, align, how, zero);

@@ -247,7 +247,6 @@ def report(
 ) -> None:
     """Shows the tables of a result again, and makes its page."""
     result = summary.read_result(result_path)
-    rows = summary.rows_of(result)
     if markdown and against is None:
         raise BenchError("--markdown is for --against NAME: say relative to which allocator")
     if against is not None and against not in result["allocators"]:
@@ -257,10 +256,10 @@ def report(
     if against is None:
         table.show(result, out)
     elif markdown:
-        for line in docs.pairs_part(rows, against):
+        for line in docs.pairs_part(summary.rows_of(result), against):
             out.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
-        out.print(table.pairs_table(rows, against))
+        out.print(table.pairs_table(summary.rows_of(result), against))
     if page is not None:
         page.write_text(html.render(result), encoding="utf-8")
 

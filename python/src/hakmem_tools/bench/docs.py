@@ -188,7 +188,7 @@ def pairs_part(rows: list[Row], base: str) -> list[str]:
         return []
     note = f"Each other allocator relative to {base}: geometric means over what both completed."
     headings, lines = text.pair_lines(rows, base, list(GROUPS))
-    return [note, "", *markdown_table(headings, lines)]
+    return [note, "", *markdown_table(headings, lines), ""]
 
 
 def verdict_table(rows: list[Row], everything: list[Row]) -> list[str]:
@@ -271,7 +271,7 @@ def page(result: Result, source: str, pictures: str) -> str:
     rows = summary.rows_of(result)
     out = head(result, source)
     out += ["## Summary", "", MEANS_NOTE, "", *means_lines(summary.geometric_means(rows)), ""]
-    out += [against_line(rows), "", *pairs_part(rows, "hakmem"), ""]
+    out += [against_line(rows), "", *pairs_part(rows, "hakmem")]
     out += [f"![Time against peak RSS]({pictures}/means.svg)", ""]
     out += verdict_part(rows)
     out += [f"![Time of each benchmark]({pictures}/time.svg)", ""]

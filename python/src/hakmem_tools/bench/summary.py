@@ -267,16 +267,16 @@ def pairs(rows: list[Row], base: str, group: str = "") -> list[Pair]:
     found = []
     for name in dict.fromkeys(row.allocator for row in rows if row.allocator != base):
         mine = [row for row in rows if row.allocator == name and row.benchmark in of_base]
-        means = {}
-        for value in ("time_ms", "rss_kb", "idle_kb"):
-            ratios = [
+        time, rss, idle = (
+            [
                 getattr(row, value) / below
                 for row in mine
                 if getattr(row, value) and (below := getattr(of_base[row.benchmark], value))
             ]
-            means[value] = stats.geometric_mean(ratios) if ratios else None
-        count = sum(1 for row in mine if row.time_ms and of_base[row.benchmark].time_ms)
-        found.append(Pair(name, means["time_ms"], means["rss_kb"], means["idle_kb"], count))
+            for value in ("time_ms", "rss_kb", "idle_kb")
+        )
+        means = [stats.geometric_mean(ratios) if ratios else None for ratios in (time, rss, idle)]
+        found.append(Pair(name, means[0], means[1], means[2], len(time)))
     return found
 
 

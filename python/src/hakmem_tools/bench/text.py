@@ -34,13 +34,15 @@ def pair_lines(
 ) -> tuple[list[str], list[list[str]]]:
     """Headings and lines: each other allocator relative to `base`, over all and in each group."""
     groups = [group for group in groups if any(row.group == group for row in rows)]
+    if len(groups) == 1:
+        groups = []
     headings = ["", "benchmarks", "time", "peak RSS", "RSS after idle"]
-    headings += [f"{group}: time / RSS" for group in groups] if len(groups) > 1 else []
+    headings += [f"{group}: time / RSS" for group in groups]
     lines = [
         [p.allocator, str(p.count), ratio(p.time), ratio(p.rss), ratio(p.idle)]
         for p in summary.pairs(rows, base)
     ]
-    for group in groups if len(groups) > 1 else []:
+    for group in groups:
         here = {p.allocator: p for p in summary.pairs(rows, base, group)}
         for line in lines:
             pair = here.get(line[0])
