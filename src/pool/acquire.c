@@ -239,7 +239,8 @@ static void pool_begin_huge(struct hak_superslab *s, size_t slot)
     uint8_t due = HAK_HUGE_DUE;
     if (hak_load_relaxed(&s->huge_pages) == due &&
         hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&
-        hak_pool_try_huge_pages(slot / HAK_SLOTS, hak_slot_address(slot)))
+        hak_pool_try_huge_pages(hak_superslab_address(slot / HAK_SLOTS), HAK_SUPERSLAB_BYTES,
+                                hak_slot_address(slot)))
         hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 

@@ -11,8 +11,9 @@
  * have had to wait for a processor). A program pays such prices while they are little in all, as
  * the pages serve it for the rest of its life. After one that is too much the next superslabs have
  * small pages, and twice as many after the next, unless the program has run for so long meanwhile
- * that what it has paid is little again. Huge blocks get theirs whatever they cost: they use up
- * what small pages are still there, so that those are no cheaper. Figures: docs/performance.md. */
+ * that what it has paid is little again. So it is with what a huge block grows by. New huge blocks
+ * get theirs whatever they cost: many of them use up what small pages are still there, so that
+ * those are no cheaper. Figures: docs/performance.md. */
 #include "pool/pool_internal.h"
 
 #define DEAR_NS UINT64_C(2000000)
@@ -57,11 +58,11 @@ void hak_pool_ask_for_huge_pages(char *at, size_t bytes)
     hak_add_relaxed(&hak_pool.huge_asked_total, 1u);
 }
 
-bool hak_pool_try_huge_pages(size_t superslab, char *page)
+bool hak_pool_try_huge_pages(char *at, size_t bytes, char *page)
 {
     if (huge_is_spared())
         return false;
-    hak_pool_ask_for_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
+    hak_pool_ask_for_huge_pages(at, bytes);
     uint64_t price_ns = hak_os_fault_in_ns(page);
     if (price_ns >= DEAR_NS) {
         huge_found_dear(price_ns);

@@ -126,24 +126,36 @@ static bool whole_is_dense(const struct hak_whole *w, unsigned how)
     return large && whole_try_unproven(w->superslabs);
 }
 
-/* What begins with the superslab number `begin` of the range and is to be touched from `from` on,
- * if there is room for a huge page. */
-static void whole_advise(const struct hak_whole *w, size_t begin, size_t from, unsigned how)
+/* Is what is to be touched from the superslab number `from` of the range on to have huge pages? */
+static bool whole_wants_huge(const struct hak_whole *w, size_t from, unsigned how)
 {
-    size_t skip = begin * HAK_SUPERSLAB_BYTES;
-    bool has_room = w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES;
-    if (!has_room || !whole_is_dense(w, how))
+    return w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES && whole_is_dense(w, how);
+}
+
+/* What begins there. */
+static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
+{
+    size_t skip = from * HAK_SUPERSLAB_BYTES;
+    if (!whole_wants_huge(w, from, how))
         return;
     hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
+/* All of the block is advised, what it was before too: so it remains one mapping, which can be
+ * moved. */
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
+    char *at = hak_superslab_address(w->first);
     /* What was the block until now has been written, if it has small pages to tell it. */
     if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0)
         whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
-    whole_advise(w, 0, from, HAK_WHOLE_WRITTEN); /* all of it: one mapping */
+    if (!whole_wants_huge(w, from, HAK_WHOLE_WRITTEN))
+        return;
+    if (hak_pool_try_huge_pages(at, w->mapped_bytes, at + from * HAK_SUPERSLAB_BYTES))
+        hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+    else
+        hak_os_advise_small_pages(at, w->mapped_bytes);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)
@@ -157,7 +169,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
-        whole_advise(w, 0, 0, how);
+        whole_advise(w, 0, how);
     if (!pool_knows_dense())
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
@@ -207,7 +219,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_count_mapped(w->superslabs - moved, false);
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
-    whole_advise(w, moved, moved, how);
+    whole_advise(w, moved, how);
     *zero = moved == 0;
     return 0;
 }

@@ -3,6 +3,8 @@
  * Unit tests of pool: which superslabs get huge pages, and whose slots they are for. */
 #include "pool_support.h"
 
+#include <sys/mman.h>
+
 static void huge_pages_from(size_t bytes)
 {
     struct hak_pool_config config = {.retired_max_count = 1000,
@@ -404,6 +406,37 @@ static void a_huge_block_has_huge_pages_however_dear(void **state)
     assert_int_equal(stats().huge_dear_total, 1);
 }
 
+/* A page of it is faulted in that the program is about to write. All of it stays one mapping. */
+static void what_a_block_grows_by_has_small_pages_where_huge_ones_are_dear(void **state)
+{
+    (void)state;
+    struct hak_whole w, to;
+    bool zero;
+    huge_pages_that_cost(TOO_DEAR_NS);
+    assert_int_equal(hak_whole_take(4 * HAK_SUPERSLAB_BYTES, 1, HAK_WHOLE_FRESH, &w, &zero), 0);
+    assert_true(hak_whole_try_extend(&w, 6 * HAK_SUPERSLAB_BYTES));
+    assert_int_equal(stats().huge_asked_total, 1);
+    assert_int_equal(stats().huge_dear_total, 1);
+    assert_true(hak_os_is_resident(hak_superslab_address(w.first + 4)));
+    assert_false(hak_os_is_resident(hak_superslab_address(w.first)));
+    for (size_t superslabs = 7; superslabs <= 21; superslabs++) {
+        assert_true(hak_whole_try_extend(&w, superslabs * HAK_SUPERSLAB_BYTES));
+        assert_false(hak_os_is_resident(hak_superslab_address(w.first + superslabs - 1)));
+    }
+    assert_int_equal(stats().huge_asked_total, 1);
+    size_t larger = w.mapped_bytes + HAK_SUPERSLAB_BYTES; /* such a move needs one on any kernel */
+    assert_int_equal(hak_whole_take(larger, 1, HAK_WHOLE_FRESH, &to, &zero), 0);
+    void *at = hak_superslab_address(to.first);
+    assert_ptr_equal(mremap(hak_superslab_address(w.first), w.mapped_bytes, larger,
+                            MREMAP_MAYMOVE | MREMAP_FIXED, at),
+                     at);
+    fake_os_set_fault_ns(CHEAP_NS);
+    assert_true(hak_whole_try_extend(&to, larger + HAK_SUPERSLAB_BYTES));
+    assert_true(hak_whole_try_extend(&to, larger + 2 * HAK_SUPERSLAB_BYTES)); /* after 16 */
+    assert_int_equal(stats().huge_asked_total, 2);
+    assert_int_equal(stats().huge_dear_total, 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
@@ -425,5 +458,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(after_huge_pages_that_are_too_dear_superslabs_have_small_ones),
     cmocka_unit_test(once_a_program_has_run_for_long_it_pays_again),
     cmocka_unit_test(a_huge_block_has_huge_pages_however_dear),
+    cmocka_unit_test(what_a_block_grows_by_has_small_pages_where_huge_ones_are_dear),
 };
 UNIT_MAIN(tests)
