@@ -9,10 +9,12 @@
     hakmem bench docs RESULT          docs/benchmarks.md and its pictures
     hakmem bench learn [--quick]      what learning is worth: fixed, live, learned and frozen
     hakmem bench learn-docs RESULT    docs/learning-evaluation.md of such a result
+    hakmem bench bounds               whether the figures that have a bound hold here
+    hakmem bench bounds-docs RESULT   docs/bounds.md of such a result
 
-Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere, 2 for wrong usage or
-something that has to be set up first, 130 when interrupted. Failures of peers are shown in all
-outputs and do not change it. It never changes a setting of the system.
+Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere or a bound does not
+hold, 2 for wrong usage or something that has to be set up first, 130 when interrupted. Failures of
+peers are shown in all outputs and do not change it. It never changes a setting of the system.
 """
 
 import datetime
@@ -30,6 +32,8 @@ from rich.table import Table
 
 from hakmem_tools.bench import allocators as alloc
 from hakmem_tools.bench import (
+    bounds,
+    bounds_text,
     comparison,
     docs,
     html,
@@ -352,6 +356,61 @@ def make_learn_docs(
     notes = target / "results" / "learning-notes.md"
     page = target / "learning-evaluation.md"
     written = learning_text.write(learning.joined(results), notes, page)
+    out.print(str(written), highlight=False, soft_wrap=True)
+
+
+@app.command("bounds")
+def measure_bounds(
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds; long workloads have fewer.")
+    ] = bounds.ROUNDS,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only workloads that match: part of a name, a pattern.")
+    ] = None,
+    allocators: Annotated[
+        str, typer.Option(help="Comma-separated names; all that are installed if not given.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
+    ] = None,
+    build: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+) -> None:
+    """Measures what has a bound, in turns with other allocators, and says whether it holds."""
+    where = places.find(build)
+    names = [name.strip() for name in allocators.split(",") if name.strip()]
+    found, missing = alloc.choose(names, [], where)
+    plan = Plan(
+        benchmarks=bounds.select(only or []),
+        allocators=found,
+        missing=missing,
+        places=where,
+        rounds=rounds,
+        quick=False,
+        command=command_to_repeat(),
+        seconds=timeout,
+        idle_rounds=0,
+    )
+    folder = output_folder(output, where.results)
+    result = measure(plan, folder)
+    bounds_text.show(result, out)
+    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    if any(verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)):
+        raise typer.Exit(1)
+
+
+@app.command("bounds-docs")
+def make_bounds_docs(
+    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+) -> None:
+    """Writes docs/bounds.md from a result of `bounds`."""
+    result = summary.read_result(result_path)
+    if not bounds.verdicts(result):
+        raise BenchError(f"{result_path} is no result of `hakmem bench bounds`")
+    written = bounds_text.write(result, result_path, folder or docs_folder())
     out.print(str(written), highlight=False, soft_wrap=True)
 
 

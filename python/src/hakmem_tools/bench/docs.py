@@ -106,9 +106,19 @@ def bars_picture(rows: list[Row], value: str, title: str, path: Path) -> Path:
 # ---- the page ----
 
 
+def measured_on(result: Result, rounds: str) -> str:
+    """When, on what machine, how, and how long it took."""
+    machine = result["machine"]
+    return (
+        f"Measured {result['date'][:10]} on one machine: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory']} memory, {machine['distribution']}, {machine['kernel']}, transparent huge "
+        f"pages `{machine['transparent_huge_pages']}`, {machine['compiler']}; {rounds}; it took "
+        f"{result['seconds'] / 60:.0f} minutes."
+    )
+
+
 def head(result: Result, source: str) -> list[str]:
     """Where the figures come from."""
-    machine = result["machine"]
     rounds = (
         f"{result['rounds']} rounds, interleaved, each in another order, so that nobody is always "
         "the first or always behind the same one"
@@ -123,10 +133,7 @@ def head(result: Result, source: str) -> list[str]:
         "",
         "# Benchmarks",
         "",
-        f"Measured {result['date'][:10]} on one machine: {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory']} memory, {machine['distribution']}, {machine['kernel']}, transparent huge "
-        f"pages `{machine['transparent_huge_pages']}`, {machine['compiler']}; {rounds}; it took "
-        f"{result['seconds'] / 60:.0f} minutes. The raw figures are in `{source}`.",
+        f"{measured_on(result, rounds)} The raw figures are in `{source}`.",
         "",
         "To repeat it:",
         "",

@@ -19,14 +19,12 @@ from hakmem_tools.bench import machine, measure
 from hakmem_tools.bench.allocators import Allocator, Missing
 from hakmem_tools.bench.measure import Outcome, Run
 from hakmem_tools.bench.places import HOW_TO_BUILD, BenchError, Places
-from hakmem_tools.bench.suite import Benchmark
+from hakmem_tools.bench.suite import WARM_MIB, Benchmark
 
 SCHEMA = 2
 Result = dict[str, Any]
 
 IDLE_MS = 2000
-# More than any program of the full set has at its peak.
-WARM_MIB = 512
 # The same for all: locale and hash seeds that could change what a program does.
 STEADY = {"LC_ALL": "C", "PYTHONHASHSEED": "0"}
 
@@ -153,9 +151,18 @@ def run_server(job: Job, allocator: Allocator, quick: bool) -> Outcome:
     return outcome
 
 
-def warm_mib(plan: Plan) -> int:
+def warm_mib(plan: Plan, benchmark: Benchmark) -> int:
     """What the launcher touches and frees before each run."""
-    return 0 if plan.quick else WARM_MIB
+    return 0 if plan.quick else benchmark.warm_mib
+
+
+def allocators_of(plan: Plan, benchmark: Benchmark) -> list[Allocator]:
+    """Those that a benchmark is measured under. One given with --lib always is."""
+    return [
+        a
+        for a in plan.allocators
+        if not benchmark.under or a.name in benchmark.under or a.origin.startswith("given")
+    ]
 
 
 def run_once(job: Job, allocator: Allocator, idle: bool) -> Run:
@@ -166,6 +173,7 @@ def run_once(job: Job, allocator: Allocator, idle: bool) -> Run:
     if job.benchmark.client is not None:
         return run_server(job, allocator, job.plan.quick).run
     extra = {"BENCH_IDLE_MS": str(IDLE_MS)} if idle else {}
+    time.sleep(0 if job.plan.quick else job.benchmark.rest_s)
     outcome = measure.measure(
         job.command(job.plan.quick),
         allocator,
@@ -174,7 +182,7 @@ def run_once(job: Job, allocator: Allocator, idle: bool) -> Run:
         seconds=job.plan.seconds,
         environment={**STEADY, **job.benchmark.environment, **extra},
         folder=job.work,
-        warm_mib=warm_mib(job.plan),
+        warm_mib=warm_mib(job.plan, job.benchmark),
     )
     if not outcome.run.checksum and not outcome.run.problem:
         outcome.run.checksum = output_checksum(outcome, job)
@@ -235,11 +243,12 @@ def order_of(allocators: Sequence[Allocator], number: int, rounds: int) -> list[
 def measure_rounds(job: Job, listener: Listener) -> dict[str, Any]:
     """All rounds of a benchmark. One that hit the time limit does not get another try."""
     plan = job.plan
-    results: dict[str, Any] = {a.name: {"problem": "", "runs": []} for a in plan.allocators}
+    chosen = allocators_of(plan, job.benchmark)
+    results: dict[str, Any] = {a.name: {"problem": "", "runs": []} for a in chosen}
     rounds = rounds_of(plan, job.benchmark)
     for number in range(rounds):
         idle = waits_idle(plan, job.benchmark, number)
-        for allocator in order_of(plan.allocators, number, rounds):
+        for allocator in order_of(chosen, number, rounds):
             runs = results[allocator.name]["runs"]
             if not (runs and runs[-1]["problem"].startswith("not done after")):
                 what = f"round {number + 1} of {rounds}, {allocator.name}"
@@ -278,6 +287,8 @@ def measure_benchmark(job: Job, listener: Listener) -> dict[str, Any]:
         "what": benchmark.what,
         "command": list(benchmark.command_for(plan.quick)),
         "repeats": benchmark.repeats,
+        "warm_mib": warm_mib(plan, benchmark),
+        "rest_s": 0 if plan.quick else benchmark.rest_s,
         "skipped": missing_program(benchmark),
         "results": {},
     }
@@ -298,7 +309,7 @@ def measure_benchmark(job: Job, listener: Listener) -> dict[str, Any]:
 
 def steps_of(plan: Plan, benchmark: Benchmark) -> int:
     """How many runs a benchmark has."""
-    steps = rounds_of(plan, benchmark) * len(plan.allocators)
+    steps = rounds_of(plan, benchmark) * len(allocators_of(plan, benchmark))
     if benchmark.client is None:
         steps += len(plan.allocators) * plan.strace + (len(plan.allocators) + 1) * plan.callgrind
     return steps
@@ -313,7 +324,7 @@ def head_of(plan: Plan) -> Result:
             plan.quick,
             plan.rounds,
             idle_ms=IDLE_MS,
-            warm_mib=warm_mib(plan),
+            warm_mib=0 if plan.quick else WARM_MIB,
         ),
         "allocators": {
             a.name: {

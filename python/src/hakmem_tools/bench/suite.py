@@ -23,7 +23,11 @@ GROUPS = {
     "c++": "C++ containers, trees, documents",
     "real": "Real programs",
     "given": "Programs that were given",
+    "bounds": "Workloads of `hakmem bench bounds`",
 }
+
+WARM_MIB = 512
+"""More than any program of the full set has at its peak."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ class Benchmark:
     """For a program that was given: where it runs. Its arguments are taken as they are."""
     own_allocator: bool = False
     """The program is linked with another allocator: glibc's malloc has to be preloaded too."""
+    warm_mib: int = WARM_MIB
+    """What the launcher touches and frees before each run."""
+    rest_s: float = 0
+    """Seconds of rest before each run, in which a virtual machine's host may take memory back."""
+    under: tuple[str, ...] = ()
+    """The allocators that it is measured under, where others take minutes; empty: all."""
 
     def command_for(self, quick: bool) -> tuple[str, ...]:
         """The whole command line."""
