@@ -18,7 +18,7 @@
 
 #define DEAR_NS UINT64_C(2000000)
 #define PAID_LEAST_NS UINT64_C(8000000)
-#define PAID_SHARE 8              /* of the processor time that the process has used */
+#define PAID_SHARE 16             /* of the processor time that the process has used */
 #define SPARED_FIRST ((size_t)16) /* superslabs without huge pages after one that is too much */
 #define SPARED_MOST ((size_t)1024)
 

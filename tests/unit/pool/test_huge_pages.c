@@ -315,7 +315,7 @@ static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
 }
 
 #define CHEAP_NS 230000u
-#define TOO_DEAR_NS 4000000000u /* an eighth of half a minute, which no test takes */
+#define TOO_DEAR_NS 4000000000u /* a sixteenth of a minute, which no test takes */
 
 static void huge_pages_that_cost(uint64_t fault_ns)
 {
