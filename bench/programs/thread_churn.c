@@ -51,7 +51,7 @@ static void *churn_main(void *arg)
     return NULL;
 }
 
-/* What thread i of a round hands on goes to thread i + 1 of the next. */
+/* What one thread of a round hands on goes to the one before it in the next round. */
 static void churn_round(struct hand *hands, uint64_t round, unsigned at_once)
 {
     pthread_t thread[AT_ONCE_MOST];

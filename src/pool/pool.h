@@ -186,7 +186,8 @@ void hak_whole_give(const struct hak_whole *w);
 /* Straight back to the system: what was never used. */
 void hak_whole_unmap(const struct hak_whole *w);
 /* After pages were moved in: what lies behind the first `from` superslabs of a block that grows is
- * written before it is read, and may get huge pages. */
+ * written before it is read, and may get huge pages. Then its first page is touched: see
+ * huge_pages.c. */
 void hak_whole_grown(const struct hak_whole *w, size_t from);
 /* Makes mapped_bytes larger, in place, for a block that grows: to `bytes`, or to the end of a
  * superslab that may get a huge page. */
