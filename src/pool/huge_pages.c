@@ -11,9 +11,10 @@
  * have had to wait for a processor). A program pays such prices while they are little in all, as
  * the pages serve it for the rest of its life. After one that is too much the next superslabs have
  * small pages, and twice as many after the next, unless the program has run for so long meanwhile
- * that what it has paid is little again. So it is with what a huge block grows by. New huge blocks
- * get theirs whatever they cost: many of them use up what small pages are still there, so that
- * those are no cheaper. Figures: docs/performance.md. */
+ * that what it has paid is little again. So it is with what a huge block grows by, and with new
+ * ones of which nothing is known. Blocks that are known to be used up get theirs whatever they
+ * cost: many of them use up what small pages are still there, so that those are no cheaper.
+ * Figures: docs/performance.md. */
 #include "pool/pool_internal.h"
 
 #define DEAR_NS UINT64_C(2000000)
@@ -41,15 +42,19 @@ static bool huge_is_spared(void)
     return true;
 }
 
-static void huge_found_dear(uint64_t price_ns)
+/* One was that dear, and so are others, one after the other: is that to be paid? */
+static bool huge_is_borne(uint64_t price_ns, size_t pages)
 {
+    uint64_t all_ns = price_ns * pages;
     hak_add_relaxed(&hak_pool.huge_dear_total, 1u);
-    if (!huge_is_too_much(hak_add_relaxed(&hak_pool.huge_paid_ns, price_ns) + price_ns))
-        return;
+    if (!huge_is_too_much(hak_add_relaxed(&hak_pool.huge_paid_ns, all_ns) + all_ns))
+        return true;
+    hak_sub_relaxed(&hak_pool.huge_paid_ns, all_ns - price_ns);
     size_t spared = hak_max(hak_load_relaxed(&hak_pool.huge_spared_last) * 2, SPARED_FIRST);
     spared = hak_min(spared, SPARED_MOST);
     hak_store_relaxed(&hak_pool.huge_spared_last, spared);
     hak_store_relaxed(&hak_pool.huge_spared, spared);
+    return false;
 }
 
 void hak_pool_ask_for_huge_pages(char *at, size_t bytes)
@@ -64,10 +69,9 @@ bool hak_pool_try_huge_pages(char *at, size_t bytes, char *page)
         return false;
     hak_pool_ask_for_huge_pages(at, bytes);
     uint64_t price_ns = hak_os_fault_in_ns(page);
-    if (price_ns >= DEAR_NS) {
-        huge_found_dear(price_ns);
-        return true;
-    }
+    size_t pages = hak_max((size_t)(at + bytes - page) / HAK_SUPERSLAB_BYTES, (size_t)1);
+    if (price_ns >= DEAR_NS)
+        return huge_is_borne(price_ns, pages) || pages == 1;
     hak_store_relaxed(&hak_pool.huge_spared, (size_t)0);
     hak_store_relaxed(&hak_pool.huge_spared_last, (size_t)0);
     return true;

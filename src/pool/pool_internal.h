@@ -139,8 +139,9 @@ static inline void pool_set_dense(struct hak_superslab *s, bool dense)
 
 /* Asks for huge pages in [at, at + bytes), whatever they cost. */
 void hak_pool_ask_for_huge_pages(char *at, size_t bytes);
-/* The same, and returns true, unless they have turned out to be dear. `page`, the first in there
- * that is to be used, is faulted in: the caller is about to use it. */
+/* The same, and returns true, unless they have turned out to be dear: then the caller takes that
+ * advice back. `page`, the first in there that is to be used, is faulted in: the caller is about to
+ * use it. */
 bool hak_pool_try_huge_pages(char *at, size_t bytes, char *page);
 
 /* Huge blocks are used from end to end, as far as is known: see whole.c. */

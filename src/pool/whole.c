@@ -117,11 +117,16 @@ static bool whole_try_unproven(size_t superslabs)
     return true;
 }
 
+static bool whole_is_proven(void)
+{
+    return pool_knows_dense() || hak_pool_is_huge_early();
+}
+
 /* Counts what it lets through without evidence: huge pages are about to be asked for. */
 static bool whole_is_dense(const struct hak_whole *w, unsigned how)
 {
     bool large = how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
-    if (pool_knows_dense() || hak_pool_is_huge_early())
+    if (whole_is_proven())
         return large || pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
     return large && whole_try_unproven(w->superslabs);
 }
@@ -132,30 +137,40 @@ static bool whole_wants_huge(const struct hak_whole *w, size_t from, unsigned ho
     return w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES && whole_is_dense(w, how);
 }
 
-/* What begins there. */
+/* For what begins with the superslab number `begin`, of which the one numbered `from` is the first
+ * to be touched, if they are not dear. It remains one mapping in any case. */
+static void whole_try_huge(const struct hak_whole *w, size_t begin, size_t from)
+{
+    char *at = hak_superslab_address(w->first + begin);
+    size_t bytes = w->mapped_bytes - begin * HAK_SUPERSLAB_BYTES;
+    if (hak_pool_try_huge_pages(at, bytes, hak_superslab_address(w->first + from)))
+        hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+    else
+        hak_os_advise_small_pages(at, bytes);
+}
+
+/* For what begins there. */
 static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
     if (!whole_wants_huge(w, from, how))
         return;
+    if (!whole_is_proven()) {
+        whole_try_huge(w, from, from);
+        return;
+    }
     hak_pool_ask_for_huge_pages(hak_superslab_address(w->first) + skip, w->mapped_bytes - skip);
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
-/* All of the block is advised, what it was before too: so it remains one mapping, which can be
- * moved. */
+/* All of the block is advised, what it was before too: so it can be moved. */
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
-    char *at = hak_superslab_address(w->first);
     /* What was the block until now has been written, if it has small pages to tell it. */
     if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0)
         whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
-    if (!whole_wants_huge(w, from, HAK_WHOLE_WRITTEN))
-        return;
-    if (hak_pool_try_huge_pages(at, w->mapped_bytes, at + from * HAK_SUPERSLAB_BYTES))
-        hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
-    else
-        hak_os_advise_small_pages(at, w->mapped_bytes);
+    if (whole_wants_huge(w, from, HAK_WHOLE_WRITTEN))
+        whole_try_huge(w, 0, from);
 }
 
 static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak_whole *w)

@@ -437,6 +437,50 @@ static void what_a_block_grows_by_has_small_pages_where_huge_ones_are_dear(void 
     assert_int_equal(stats().huge_dear_total, 1);
 }
 
+static bool asked_when_grown(size_t from, size_t to, uint64_t *paid_ns)
+{
+    struct hak_whole w;
+    bool zero;
+    assert_int_equal(hak_whole_take(from * HAK_SUPERSLAB_BYTES, 1, HAK_WHOLE_FRESH, &w, &zero), 0);
+    *paid_ns = hak_load_relaxed(&hak_pool.huge_paid_ns);
+    assert_true(hak_whole_try_extend(&w, to * HAK_SUPERSLAB_BYTES));
+    *paid_ns = hak_load_relaxed(&hak_pool.huge_paid_ns) - *paid_ns;
+    return has_huge_pages(w.first * HAK_SLOTS);
+}
+
+/* One tells what all cost: 8 ms are borne, and what a 16th of the processor time is besides. */
+static void a_block_that_grows_by_many_pays_for_all_or_for_the_first(void **state)
+{
+    (void)state;
+    uint64_t paid_ns;
+    huge_pages_that_cost(2000000u);
+    assert_true(asked_when_grown(4, 7, &paid_ns));
+    assert_int_equal(paid_ns, 3 * 2000000u);
+    huge_pages_that_cost(TOO_DEAR_NS / 1000);
+    assert_false(asked_when_grown(4, 1000, &paid_ns));
+    assert_int_equal(paid_ns, TOO_DEAR_NS / 1000);
+    assert_int_equal(stats().huge_dear_total, 2);
+}
+
+static void a_block_of_which_nothing_is_known_has_small_pages_where_huge_ones_are_dear(void **state)
+{
+    (void)state;
+    bool zero;
+    struct hak_whole w[2];
+    huge_pages_that_cost(TOO_DEAR_NS);
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 2; i++) {
+        size_t bytes = 5 * HAK_SUPERSLAB_BYTES;
+        assert_int_equal(hak_whole_take(bytes, 1, HAK_WHOLE_WRITTEN, &w[i], &zero), 0);
+        assert_int_equal(stats().huge_asked_total, 1);
+        assert_false(has_huge_pages(w[i].first * HAK_SLOTS));
+        assert_int_equal(hak_os_is_resident(hak_superslab_address(w[i].first)), i == 0);
+    }
+    fake_os_set_fault_ns(CHEAP_NS);
+    hak_store_relaxed(&hak_pool.huge_paid_ns, (uint64_t)0);
+    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
@@ -459,5 +503,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(once_a_program_has_run_for_long_it_pays_again),
     cmocka_unit_test(a_huge_block_has_huge_pages_however_dear),
     cmocka_unit_test(what_a_block_grows_by_has_small_pages_where_huge_ones_are_dear),
+    cmocka_unit_test(a_block_that_grows_by_many_pays_for_all_or_for_the_first),
+    cmocka_unit_test(a_block_of_which_nothing_is_known_has_small_pages_where_huge_ones_are_dear),
 };
 UNIT_MAIN(tests)
