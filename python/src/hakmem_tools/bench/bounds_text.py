@@ -12,7 +12,13 @@ from rich.table import Table
 
 from hakmem_tools.bench import bounds, summary, text
 from hakmem_tools.bench.bounds import FAILS, HOLDS, MB, NOISE, Verdict
-from hakmem_tools.bench.docs import allocators_part, markdown_table, measured_on
+from hakmem_tools.bench.docs import (
+    allocators_part,
+    markdown_table,
+    measured_on,
+    shown_source,
+    to_repeat,
+)
 from hakmem_tools.bench.runner import Result, failures
 
 GENERATED = (
@@ -108,12 +114,7 @@ def page(result: Result, source: str) -> str:
         measured_on(result, f"{result['rounds']} rounds (or fewer, see below), interleaved")
         + f" The raw figures are in `{source}`.",
         "",
-        "To repeat it:",
-        "",
-        "    tools/setup-bench.sh     # peers, programs, Python packages",
-        "    make",
-        "    cmake --build --preset release --target hakmem_bench",
-        f"    build/release/{result['command']}",
+        *to_repeat(result),
         "",
         "Medians of all rounds; behind a ratio where it lies with 95% confidence (bootstrap over the rounds, if "
         f"there are {bounds.SURE_FROM} or more). A ratio above its bound, while that interval begins below it, is "
@@ -135,10 +136,6 @@ def page(result: Result, source: str) -> str:
 
 def write(result: Result, source: Path, folder: Path) -> Path:
     """Writes the page."""
-    try:
-        shown = str(source.resolve().relative_to(folder.resolve()))
-    except ValueError:
-        shown = source.name
     path = folder / "bounds.md"
-    path.write_text(page(result, shown), encoding="utf-8")
+    path.write_text(page(result, shown_source(source, folder)), encoding="utf-8")
     return path

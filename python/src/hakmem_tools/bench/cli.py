@@ -62,6 +62,18 @@ out = Console() if sys.stdout.isatty() else Console(width=200)
 err = Console(stderr=True)
 
 
+BuildFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
+]
+ResultFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
+]
+DocsFolder = Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")]
+AllocatorNames = Annotated[
+    str, typer.Option(help="Comma-separated names; all that are installed if not given.")
+]
+
+
 def command_to_repeat() -> str:
     """What was typed; where the result goes does not matter to who repeats it."""
     words = sys.argv[1:]
@@ -81,6 +93,11 @@ def save(result: Result, folder: Path) -> None:
     fresh = folder / "result.json.new"
     fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     fresh.replace(folder / "result.json")
+
+
+def split_names(given: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def output_folder(given: Path | None, default: Path) -> Path:
@@ -135,9 +152,7 @@ def bench(
             "What it prints must be the same each time.",
         ),
     ] = None,
-    allocators: Annotated[
-        str, typer.Option(help="Comma-separated names; all that are installed if not given.")
-    ] = "",
+    allocators: AllocatorNames = "",
     lib: Annotated[
         list[str] | None, typer.Option(metavar="NAME=PATH", help="Another library to measure too.")
     ] = None,
@@ -148,17 +163,14 @@ def bench(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="For result and report.")
     ] = None,
-    build: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
-    ] = None,
+    build: BuildFolder = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
 ) -> None:
     """Measures programs under several allocators, interleaved, and shows what came out."""
     if context.invoked_subcommand is not None:
         return
     where = places.find(build)
-    names = [name.strip() for name in allocators.split(",") if name.strip()]
-    found, missing = alloc.choose(names, lib or [], where)
+    found, missing = alloc.choose(split_names(allocators), lib or [], where)
     for absent in missing:
         err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
     plan = Plan(
@@ -279,7 +291,7 @@ def docs_folder() -> Path:
 @app.command("docs")
 def make_docs(
     result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+    folder: DocsFolder = None,
 ) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
     target = folder or docs_folder()
@@ -304,12 +316,8 @@ def learn(
             min=0, help="Short runs, fixed and live in turns; also counts instructions and calls."
         ),
     ] = 0,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
-    ] = None,
-    build: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
-    ] = None,
+    output: ResultFolder = None,
+    build: BuildFolder = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 300,
 ) -> None:
     """Measures what learning is worth: fixed defaults, learning live, learned and frozen."""
@@ -343,7 +351,7 @@ def make_learn_docs(
         list[Path],
         typer.Argument(metavar="RESULT...", help="Results of `learn`; of a workload the last."),
     ],
-    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+    folder: DocsFolder = None,
 ) -> None:
     """Writes docs/learning-evaluation.md from results of `learn`."""
     target = folder or docs_folder()
@@ -367,21 +375,14 @@ def measure_bounds(
     only: Annotated[
         list[str] | None, typer.Option(help="Only workloads that match: part of a name, a pattern.")
     ] = None,
-    allocators: Annotated[
-        str, typer.Option(help="Comma-separated names; all that are installed if not given.")
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
-    ] = None,
-    build: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
-    ] = None,
+    allocators: AllocatorNames = "",
+    output: ResultFolder = None,
+    build: BuildFolder = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
 ) -> None:
     """Measures what has a bound, in turns with other allocators, and says whether it holds."""
     where = places.find(build)
-    names = [name.strip() for name in allocators.split(",") if name.strip()]
-    found, missing = alloc.choose(names, [], where)
+    found, missing = alloc.choose(split_names(allocators), [], where)
     plan = Plan(
         benchmarks=bounds.select(only or []),
         allocators=found,
@@ -404,7 +405,7 @@ def measure_bounds(
 @app.command("bounds-docs")
 def make_bounds_docs(
     result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")] = None,
+    folder: DocsFolder = None,
 ) -> None:
     """Writes docs/bounds.md from a result of `bounds`."""
     result = summary.read_result(result_path)

@@ -117,6 +117,26 @@ def measured_on(result: Result, rounds: str) -> str:
     )
 
 
+def to_repeat(result: Result) -> list[str]:
+    """The commands."""
+    return [
+        "To repeat it:",
+        "",
+        "    tools/setup-bench.sh     # peers, programs, Python packages",
+        "    make",
+        "    cmake --build --preset release --target hakmem_bench",
+        f"    build/release/{result['command']}",
+    ]
+
+
+def shown_source(source: Path, folder: Path) -> str:
+    """The result file as a page in the folder names it."""
+    try:
+        return str(source.resolve().relative_to(folder.resolve()))
+    except ValueError:
+        return source.name
+
+
 def head(result: Result, source: str) -> list[str]:
     """Where the figures come from."""
     rounds = (
@@ -135,12 +155,7 @@ def head(result: Result, source: str) -> list[str]:
         "",
         f"{measured_on(result, rounds)} The raw figures are in `{source}`.",
         "",
-        "To repeat it:",
-        "",
-        "    tools/setup-bench.sh     # peers, programs, Python packages",
-        "    make",
-        "    cmake --build --preset release --target hakmem_bench",
-        f"    build/release/{result['command']}",
+        *to_repeat(result),
         "",
         "All allocators must give the same result in each benchmark; one that crashes, hangs or gives "
         "another one is shown as failed. [bench-format.md](bench-format.md) describes the format.",
@@ -298,15 +313,11 @@ def write(result: Result, source: Path, folder: Path) -> list[Path]:
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
     rows = summary.rows_of(result)
-    try:
-        shown = str(source.resolve().relative_to(folder.resolve()))
-    except ValueError:
-        shown = source.name
     written = [
         means_picture(summary.geometric_means(rows), pictures / "means.svg"),
         bars_picture(rows, "time_rel", "time", pictures / "time.svg"),
         bars_picture(rows, "rss_rel", "peak RSS", pictures / "rss.svg"),
     ]
     document = folder / "benchmarks.md"
-    document.write_text(page(result, shown, pictures.name), encoding="utf-8")
+    document.write_text(page(result, shown_source(source, folder), pictures.name), encoding="utf-8")
     return [document, *written]
