@@ -147,6 +147,15 @@ def test_the_command_measures_and_says_whether_it_holds(built: Places, tmp_path:
     assert [b["name"] for b in result["benchmarks"]] == ["free_all-owner"]
 
 
+def test_a_workload_that_fails_under_hakmem_is_no_success(built: Places, tmp_path: Path) -> None:
+    done = bench(
+        *("bounds", "--rounds", "1", "--only", "threads-8", "--allocators", "hakmem"),
+        *("--timeout", "1", "--build", str(built.programs.parent), "--output", str(tmp_path)),
+    )
+    assert done.returncode == 1, done.stdout
+    assert "not measured: not done after 1 s" in done.stdout
+
+
 def test_a_result_of_something_else_makes_no_page(tmp_path: Path) -> None:
     other = make_result(make_benchmark("free_all-owner", "memory", hakmem=times(1)))
     (tmp_path / "result.json").write_text(json.dumps(other), encoding="utf-8")

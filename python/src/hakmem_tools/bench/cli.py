@@ -95,9 +95,15 @@ def save(result: Result, folder: Path) -> None:
     fresh.replace(folder / "result.json")
 
 
-def split_names(given: str) -> list[str]:
-    """Names between commas."""
-    return [name.strip() for name in given.split(",") if name.strip()]
+def chosen_allocators(
+    given: str, extra: list[str], where: places.Places
+) -> tuple[list[alloc.Allocator], list[alloc.Missing]]:
+    """Those with names between commas and those of --lib; says which are left out."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    found, missing = alloc.choose(names, extra, where)
+    for absent in missing:
+        err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
+    return found, missing
 
 
 def output_folder(given: Path | None, default: Path) -> Path:
@@ -170,9 +176,7 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     where = places.find(build)
-    found, missing = alloc.choose(split_names(allocators), lib or [], where)
-    for absent in missing:
-        err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
+    found, missing = chosen_allocators(allocators, lib or [], where)
     plan = Plan(
         benchmarks=chosen(only or [], skip or [], program or []),
         allocators=found,
@@ -382,7 +386,7 @@ def measure_bounds(
 ) -> None:
     """Measures what has a bound, in turns with other allocators, and says whether it holds."""
     where = places.find(build)
-    found, missing = alloc.choose(split_names(allocators), [], where)
+    found, missing = chosen_allocators(allocators, [], where)
     plan = Plan(
         benchmarks=bounds.select(only or []),
         allocators=found,
@@ -398,7 +402,8 @@ def measure_bounds(
     result = measure(plan, folder)
     bounds_text.show(result, out)
     out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
-    if any(verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)):
+    failed = any(allocator == bounds.OURS for _, allocator, _ in failures(result))
+    if failed or any(verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)):
         raise typer.Exit(1)
 
 
