@@ -214,10 +214,13 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 
 /* A heap that has used up so many slabs of a class will use up the next; a thread that wants a few
  * blocks of a class will not, and there may be a thousand of those. */
-#define SLABS_BEFORE_DENSE 2u
+#define SLABS_BEFORE_DENSE 2
 /* One that has so much uses up slabs of a class that it has just begun with, too. */
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_BLOCKS_LOOKED_AT 2u
+/* A look is a system call: after one that found a page that nobody has written to, so many slabs
+ * are taken without. */
+#define SLABS_NOT_LOOKED_AT 16
 
 /* Of a block of more than two pages a program may use the ends alone. */
 static bool slabs_may_be_sparse(const struct hak_class *c)
@@ -254,10 +257,11 @@ static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
     bool large = heap->slab_bytes >= LARGE_HEAP_BYTES && hak_pool_has_huge_pages();
     bool early = !sparse && (large || hak_pool_is_huge_early());
     if (ch->slabs_taken < SLABS_BEFORE_DENSE) {
-        if (!sparse)
+        if (!sparse || ch->slabs_taken < 0)
             ch->slabs_taken++;
         else if (slabs_tells_use(full))
-            ch->slabs_taken = slabs_is_written(full, c) ? ch->slabs_taken + 1 : 0;
+            ch->slabs_taken =
+                (int8_t)(slabs_is_written(full, c) ? ch->slabs_taken + 1 : -SLABS_NOT_LOOKED_AT);
     }
     bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !early;
     bool of_many = heap == hak_orphans; /* whoever adopts one may want little of it */

@@ -41,7 +41,8 @@ static void whole_count_unmapped(size_t superslabs)
  * and did with those that it freed, tells which to expect: of each a few pages are looked at (a
  * call each), more of a larger one, in the first half, because what lies behind the bytes asked for
  * may have been given back. After so many that were in memory huge pages are asked for, and of
- * blocks that are freed one in 16 is looked at; after a page that was not, no longer.
+ * blocks that are freed one in 16 is looked at; after a page that was not, no longer, and one block
+ * is not looked at, after the next such page three, and so on up to 15.
  *
  * A large block that did not have to be zero gets them without that, as a program can use such
  * memory here and there only if it keeps in mind where it has written before; most fill it, all or
@@ -50,6 +51,7 @@ static void whole_count_unmapped(size_t superslabs)
  * for slabs. With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a
  * block was used up is known only if what lies behind its last huge page is in memory, too. */
 #define DENSE_LOOK_EVERY 16u
+#define DENSE_REST_MOST (DENSE_LOOK_EVERY - 1)
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 #define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
@@ -63,18 +65,38 @@ static bool whole_tells_use(size_t first, size_t bytes)
            (end != bytes && hak_os_is_resident(hak_superslab_address(first) + end));
 }
 
+static bool whole_look_is_due(void)
+{
+    if (pool_knows_dense())
+        return hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY == 0;
+    uint32_t left = hak_load_relaxed(&hak_pool.dense_rest);
+    hak_store_relaxed(&hak_pool.dense_rest, left - (left != 0));
+    return left == 0;
+}
+
+static void whole_found_unused(void)
+{
+    uint32_t rest = hak_load_relaxed(&hak_pool.dense_rest_last) * 2 + 1;
+    rest = (uint32_t)hak_min(rest, DENSE_REST_MOST);
+    hak_store_relaxed(&hak_pool.dense_rest_last, rest);
+    hak_store_relaxed(&hak_pool.dense_rest, rest);
+    hak_store_relaxed(&hak_pool.dense_samples, 0u);
+}
+
 static void whole_look(size_t first, size_t bytes)
 {
     size_t samples = hak_min(1 + bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
     for (size_t i = 0; i < samples; i++) {
         size_t at = hak_round_down(bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
         if (!hak_os_is_resident(hak_superslab_address(first) + at - HAK_PAGE_BYTES)) {
-            hak_store_relaxed(&hak_pool.dense_samples, 0u);
+            whole_found_unused();
             return;
         }
     }
-    if (!pool_knows_dense() && whole_tells_use(first, bytes))
+    if (!pool_knows_dense() && whole_tells_use(first, bytes)) {
         hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)samples);
+        hak_store_relaxed(&hak_pool.dense_rest_last, 0u);
+    }
 }
 
 /* The block at this place is the program's no longer. */
@@ -88,7 +110,7 @@ static void whole_forget_last(size_t first)
 static void whole_learn(const struct hak_whole *w)
 {
     whole_forget_last(w->first);
-    if (!pool_knows_dense() || hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY == 0)
+    if (whole_look_is_due())
         whole_look(w->first, w->mapped_bytes);
 }
 
@@ -96,7 +118,7 @@ static void whole_learn(const struct hak_whole *w)
 static void whole_learn_of_last(void)
 {
     uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
-    if (last != 0 && !pool_knows_dense())
+    if (last != 0 && !pool_knows_dense() && whole_look_is_due())
         whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SLOT_BYTES);
 }
 
@@ -167,7 +189,7 @@ static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 void hak_whole_grown(const struct hak_whole *w, size_t from)
 {
     /* What was the block until now has been written, if it has small pages to tell it. */
-    if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0)
+    if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0 && whole_look_is_due())
         whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
     if (whole_wants_huge(w, from, HAK_WHOLE_WRITTEN))
         whole_try_huge(w, 0, from);

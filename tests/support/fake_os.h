@@ -18,7 +18,8 @@ enum fake_os_call {
     FAKE_PURGE,
     FAKE_MOVE,
     FAKE_FIND_HOLE,
-    FAKE_ANY, /* all of the above, counted together */
+    FAKE_ANY,      /* all of the above, counted together */
+    FAKE_RESIDENT, /* counted only: it cannot be refused */
     FAKE_CALLS
 };
 

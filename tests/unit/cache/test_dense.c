@@ -61,6 +61,17 @@ static void nor_do_they_where_that_goes_for_some(void **state)
     assert_int_equal(dense_superslabs(BLOCK_BYTES, ENDS_OF_SOME), 0);
 }
 
+/* Each look is a system call or two. */
+static void blocks_that_are_used_at_their_ends_are_not_looked_at_for_each_slab(void **state)
+{
+    (void)state;
+    uint64_t before = fake_os_calls(FAKE_RESIDENT);
+    dense_superslabs(BLOCK_BYTES, ENDS);
+    uint64_t looks = fake_os_calls(FAKE_RESIDENT) - before;
+    assert_true(looks > 0);
+    assert_true(looks <= SUPERSLABS * HAK_SLOTS / 16);
+}
+
 static void blocks_of_up_to_two_pages_are_not_looked_at(void **state)
 {
     (void)state;
@@ -95,6 +106,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_that_are_written_as_a_whole_get_huge_pages),
     cmocka_unit_test(blocks_of_which_only_the_ends_are_used_do_not),
     cmocka_unit_test(nor_do_they_where_that_goes_for_some),
+    cmocka_unit_test(blocks_that_are_used_at_their_ends_are_not_looked_at_for_each_slab),
     cmocka_unit_test(blocks_of_up_to_two_pages_are_not_looked_at),
     cmocka_unit_test(a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with),
 };

@@ -300,6 +300,37 @@ static void a_huge_block_that_is_hardly_used_does_not(void **state)
     assert_int_equal(samples(), 0);
 }
 
+/* A look is a system call or more. */
+static void huge_blocks_that_are_hardly_used_are_looked_at_less_and_less(void **state)
+{
+    (void)state;
+    struct hak_whole w;
+    start();
+    uint64_t looks = fake_os_calls(FAKE_RESIDENT);
+    for (unsigned i = 0; i < 1000; i++) {
+        bool zero;
+        assert_int_equal(hak_whole_take(4 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
+        *hak_superslab_address(w.first) = 1;
+        hak_whole_unmap(&w);
+        hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
+        hak_whole_give(&w);
+        hak_pool_trim();
+    }
+    looks = fake_os_calls(FAKE_RESIDENT) - looks;
+    assert_in_range(looks, 1000 / 16, 1000 / 16 + 4);
+    unsigned written = 0; /* at most 15 are not looked at before it is noticed that this is over */
+    for (; samples() < 4; written++) {
+        bool zero;
+        assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
+        memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+        hak_whole_give(&w);
+        hak_pool_trim();
+        assert_true(written < 100);
+    }
+    assert_in_range(written, 2, 17);
+    assert_int_equal(hak_load_relaxed(&hak_pool.dense_rest_last), 0); /* so it begins anew */
+}
+
 static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
 {
     (void)state;
@@ -496,6 +527,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_that_grows_gets_huge_pages_behind_what_it_had),
     cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
     cmocka_unit_test(a_huge_block_that_is_hardly_used_does_not),
+    cmocka_unit_test(huge_blocks_that_are_hardly_used_are_looked_at_less_and_less),
     cmocka_unit_test(a_huge_block_that_is_gone_tells_nothing_any_more),
     cmocka_unit_test(a_superslab_asks_for_huge_pages_with_its_first_slot),
     cmocka_unit_test(dear_huge_pages_are_paid_for_while_that_is_little),
