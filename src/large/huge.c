@@ -145,6 +145,8 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
 {
     struct hak_whole to;
     bool zero;
+    if (from->mapped_bytes <= HAK_COPY_MOST && hak_large_is_kept(bytes))
+        return NULL;
     uint32_t colour = hak_huge_colour(from->first); /* before the place is somebody else's */
     if (!huge_try_take(bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;

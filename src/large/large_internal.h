@@ -39,6 +39,14 @@ uint32_t hak_large_colour(size_t place, size_t align_bytes, size_t room_bytes);
 /* The block could have a colour, but for the room. */
 bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 
+/* A block of so many bytes can be made of memory that is kept, about. Then a block that has to move
+ * is copied there: its pages, moved to fresh addresses, would be missed where they were, while
+ * those that are kept find no use and go. */
+static inline bool hak_large_is_kept(size_t bytes)
+{
+    return hak_pool_kept_bytes() >= bytes;
+}
+
 /* how: as for hak_whole_take. */
 void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);
 /* The caller has taken the map entry away and so owns the block. */

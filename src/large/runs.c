@@ -143,7 +143,7 @@ static void *runs_try_resize(void *p, size_t new_bytes)
         runs_cut(slot, s, slots);
     if (slots <= runs_slots(old_bytes) || runs_try_extend(slot, s, slots))
         return p;
-    if (old_bytes < HAK_MOVE_MIN)
+    if (old_bytes < HAK_MOVE_MIN || hak_large_is_kept(need_bytes))
         return NULL;
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
     void *moved =

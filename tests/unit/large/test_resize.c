@@ -192,6 +192,64 @@ static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
     assert_true(is_zero(again, 4 * MIB));
 }
 
+static void keep_bytes(size_t bytes)
+{
+    hak_pool_configure(&(struct hak_pool_config){.retired_max_count = 1024,
+                                                 .retired_max_bytes = SIZE_MAX,
+                                                 .retired_max_age_ns = UINT64_MAX,
+                                                 .huge_pages_from_bytes = SIZE_MAX});
+    char *p = allocate_plain(bytes);
+    allocate_plain(2 * MIB); /* nothing grows into it in place */
+    fill(p, bytes, 1);
+    assert_true(release(p));
+    assert_int_equal(hak_pool_kept_bytes(), bytes);
+}
+
+/* NULL tells the caller to copy. */
+static void a_run_does_not_move_where_enough_is_kept(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate_plain(512 * KIB);
+    allocate_plain(65536);
+    fill(p, 512 * KIB, 3);
+    keep_bytes(4 * MIB);
+    assert_null(resize(p, 4 * MIB));
+    assert_int_equal(usable(p), 512 * KIB);
+    assert_true(is_filled(p, 512 * KIB, 3));
+    assert_non_null(resize(p, 4 * MIB + 65536)); /* more than that */
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+}
+
+static void a_huge_block_does_not_move_where_enough_is_kept(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate_plain(4 * MIB);
+    allocate_plain(2 * MIB);
+    fill(p, 4 * MIB, 4);
+    keep_bytes(8 * MIB);
+    assert_null(resize(p, 8 * MIB));
+    assert_int_equal(usable(p), 4 * MIB);
+    assert_true(is_filled(p, 4 * MIB, 4));
+    hak_pool_trim();
+    assert_non_null(resize(p, 8 * MIB));
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+}
+
+static void one_that_is_very_large_moves_in_any_case(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate_plain(HAK_COPY_MOST);
+    char *larger = allocate_plain(HAK_COPY_MOST + 65536);
+    allocate_plain(2 * MIB);
+    keep_bytes(2 * HAK_COPY_MOST);
+    assert_null(resize(p, HAK_COPY_MOST + 2 * MIB));
+    assert_non_null(resize(larger, HAK_COPY_MOST + 4 * MIB));
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+}
+
 static void a_huge_block_that_shrinks_gives_pages_and_addresses_back(void **state)
 {
     (void)state;
@@ -331,6 +389,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_large_huge_block_grows_by_superslabs_that_have_huge_pages),
     cmocka_unit_test(what_a_block_grows_by_is_no_reason_to_keep_more),
     cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
+    cmocka_unit_test(a_run_does_not_move_where_enough_is_kept),
+    cmocka_unit_test(a_huge_block_does_not_move_where_enough_is_kept),
+    cmocka_unit_test(one_that_is_very_large_moves_in_any_case),
     cmocka_unit_test(a_huge_block_that_shrinks_gives_pages_and_addresses_back),
     cmocka_unit_test(a_huge_block_may_shrink_below_the_huge_sizes),
     cmocka_unit_test(a_foreign_mapping_behind_a_huge_block_is_left_alone),
