@@ -264,6 +264,36 @@ static void a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long(v
     verify_heaps();
 }
 
+/* Seven of eight blocks go, at random, and as many of the next of four sizes come: a slab is free
+ * as a whole some phases later, and is wanted then. */
+static void nor_is_one_whose_blocks_have_another_size_in_each_phase(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1400, 1800, 2300, 2900};
+    struct unit_random random = {7};
+    uint64_t purged[20];
+    memset(all, 0, sizeof all);
+    start();
+    struct hak_heap *heap = open_thread();
+    for (unsigned round = 0; round < UNIT_COUNT(purged); round++) {
+        unsigned cls = hak_class_of(sizes[round % UNIT_COUNT(sizes)]);
+        for (size_t i = 0; i < UNIT_COUNT(all) / 4; i++) {
+            if (all[i] != NULL && unit_below(&random, 8) == 0)
+                continue;
+            if (all[i] != NULL)
+                release(heap, all[i]);
+            all[i] = NULL;
+        }
+        for (size_t i = 0; i < UNIT_COUNT(all) / 4; i++)
+            if (all[i] == NULL)
+                all[i] = allocate(heap, cls);
+        purged[round] = counted(&heap->stats.purged_bytes);
+    }
+    assert_true(purged[7] >= (size_t)8 << 20);
+    assert_int_equal(purged[UNIT_COUNT(purged) - 1], purged[7]);
+    verify_heaps();
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pages_without_a_block_in_use_go_and_the_others_stay),
     cmocka_unit_test(a_block_in_each_page_keeps_them_all),
@@ -275,5 +305,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
     cmocka_unit_test(a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long),
+    cmocka_unit_test(nor_is_one_whose_blocks_have_another_size_in_each_phase),
 };
 UNIT_MAIN(tests)
