@@ -139,13 +139,29 @@ static void huge_resized(const struct hak_whole *w)
     r->huge.slack_slots = 0; /* cut off, or part of the block */
 }
 
+#define COPIED_PAGES_LOOKED_AT 3u
+
+/* Where there is memory for it that is kept: pages that move to fresh addresses would be missed
+ * where they were, while those that are kept find no use and go. But pages that nobody has written
+ * to would all be touched. */
+bool hak_large_is_copied(const char *place, size_t have, size_t bytes)
+{
+    if (have > HAK_COPY_MOST || hak_pool_kept_bytes() < bytes)
+        return false;
+    size_t step = hak_round_down(have / (COPIED_PAGES_LOOKED_AT + 1), HAK_PAGE_BYTES);
+    for (size_t i = 1; i <= COPIED_PAGES_LOOKED_AT; i++)
+        if (!hak_os_is_resident((char *)(uintptr_t)place + i * step))
+            return false;
+    return true;
+}
+
 /* Moves a huge block's pages to a place with room for `bytes`. It begins where it did in the first
  * of them. */
 static void *huge_try_move(const struct hak_whole *from, size_t bytes)
 {
     struct hak_whole to;
     bool zero;
-    if (from->mapped_bytes <= HAK_COPY_MOST && hak_large_is_kept(bytes))
+    if (hak_large_is_copied(hak_superslab_address(from->first), from->mapped_bytes, bytes))
         return NULL;
     uint32_t colour = hak_huge_colour(from->first); /* before the place is somebody else's */
     if (!huge_try_take(bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
@@ -171,6 +187,19 @@ static bool huge_grows_into_its_own(size_t superslab, size_t new_bytes, size_t n
     return !HAK_HARDENED && new_bytes >= r->huge.note.bytes && need_bytes < r->huge.mapped_bytes;
 }
 
+/* A block that becomes smaller, but not by more than half, may keep behind it what it had. */
+static bool huge_try_leave(size_t superslab, size_t bytes)
+{
+    struct hak_superslab *r = huge_record(superslab);
+    size_t rest = (r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES;
+    if (HAK_HARDENED || bytes < r->huge.mapped_bytes / 2 || hak_whole_is_exact() ||
+        hak_pool_has_limit() || !hak_slack_may_stay(rest))
+        return false;
+    r->huge.slack_slots = (uint16_t)rest;
+    hak_slack_keep_or_purge(superslab);
+    return true;
+}
+
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
 {
     size_t bytes = hak_round_up(new_bytes + hak_huge_colour(superslab), HAK_SLOT_BYTES);
@@ -182,6 +211,8 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
     struct hak_whole w = huge_whole(superslab);
     bool in_place = bytes == w.mapped_bytes;
     if (bytes < w.mapped_bytes) {
+        if (huge_try_leave(superslab, bytes))
+            return huge_address(superslab);
         hak_whole_try_cut(&w, bytes); /* refused: the block stays as large as it was */
         in_place = true;
     } else if (!in_place) {

@@ -39,13 +39,9 @@ uint32_t hak_large_colour(size_t place, size_t align_bytes, size_t room_bytes);
 /* The block could have a colour, but for the room. */
 bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 
-/* A block of so many bytes can be made of memory that is kept, about. Then a block that has to move
- * is copied there: its pages, moved to fresh addresses, would be missed where they were, while
- * those that are kept find no use and go. */
-static inline bool hak_large_is_kept(size_t bytes)
-{
-    return hak_pool_kept_bytes() >= bytes;
-}
+/* A block of `have` bytes that has to move because it becomes `bytes` long is copied rather than
+ * moved by pages. */
+bool hak_large_is_copied(const char *place, size_t have, size_t bytes);
 
 /* how: as for hak_whole_take. */
 void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *zero);
@@ -60,6 +56,8 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, s
 uint32_t hak_huge_colour(size_t superslab);
 size_t hak_huge_usable_bytes(size_t superslab);
 
+/* So many slots may stay behind a huge block. */
+bool hak_slack_may_stay(size_t slots);
 /* The block that begins here, whose record is whole, may have pages behind it that it does not
  * need: they stay for a while, or go. */
 void hak_slack_keep_or_purge(size_t superslab);

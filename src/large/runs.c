@@ -117,8 +117,7 @@ static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
     size_t cut = s->large_bytes - kept;
     s->large_bytes = (uint32_t)kept;
     hak_sub_relaxed(&hak_large_counters.large_bytes, cut);
-    bool purged = hak_os_purge(hak_slot_address(slot + keep), cut) == 0;
-    hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, purged);
+    hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, false);
 }
 
 static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)
@@ -143,7 +142,8 @@ static void *runs_try_resize(void *p, size_t new_bytes)
         runs_cut(slot, s, slots);
     if (slots <= runs_slots(old_bytes) || runs_try_extend(slot, s, slots))
         return p;
-    if (old_bytes < HAK_MOVE_MIN || hak_large_is_kept(need_bytes))
+    if (old_bytes < HAK_MOVE_MIN ||
+        hak_large_is_copied(hak_slot_address(slot), old_bytes, need_bytes))
         return NULL;
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
     void *moved =

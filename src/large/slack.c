@@ -20,9 +20,9 @@ static struct {
     uint32_t newest; /* superslab + 1, linked by `older` */
 } slack;
 
-static bool slack_may_stay(size_t slots)
+bool hak_slack_may_stay(size_t slots)
 {
-    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
+    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE || slots > UINT16_MAX)
         return false;
     size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
     size_t most = hak_max(SLACK_LEAST_SLOTS, all / SLACK_SHARE);
@@ -52,7 +52,7 @@ void hak_slack_keep_or_purge(size_t superslab)
     hak_store_relaxed(&r->huge.slack_stays, false);
     if (r->huge.slack_slots == 0)
         return;
-    if (!slack_may_stay(r->huge.slack_slots)) {
+    if (!hak_slack_may_stay(r->huge.slack_slots)) {
         slack_purge(superslab);
         return;
     }
