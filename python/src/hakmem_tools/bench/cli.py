@@ -11,6 +11,8 @@
     hakmem bench learn-docs RESULT    docs/learning-evaluation.md of such a result
     hakmem bench bounds               whether the figures that have a bound hold here
     hakmem bench bounds-docs RESULT   docs/bounds.md of such a result
+    hakmem bench drawn                workloads that nobody has chosen, drawn from numbers
+    hakmem bench drawn-docs RESULT    docs/drawn.md of such a result
 
 Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere or a bound does not
 hold, 2 for wrong usage or something that has to be set up first, 130 when interrupted. Failures of
@@ -36,6 +38,8 @@ from hakmem_tools.bench import (
     bounds_text,
     comparison,
     docs,
+    drawn,
+    drawn_text,
     html,
     learning,
     learning_text,
@@ -71,6 +75,9 @@ ResultFolder = Annotated[
 DocsFolder = Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")]
 AllocatorNames = Annotated[
     str, typer.Option(help="Comma-separated names; all that are installed if not given.")
+]
+Libraries = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=PATH", help="Another library to measure too.")
 ]
 
 
@@ -126,6 +133,12 @@ def measure(plan: Plan, folder: Path) -> Result:
         bar.stop()
 
 
+def failed_here(result: Result, extra: list[str]) -> bool:
+    """Whether hakmem or a library of --lib failed somewhere; peers may."""
+    watched = {"hakmem", *(spec.partition("=")[0] for spec in extra)}
+    return any(allocator in watched for _, allocator, _ in failures(result))
+
+
 def chosen(only: list[str], skip: list[str], programs: list[str]) -> list[suite.Benchmark]:
     """What to measure: with programs that were given no others, unless they are named."""
     given = [suite.given(spec) for spec in programs]
@@ -159,9 +172,7 @@ def bench(
         ),
     ] = None,
     allocators: AllocatorNames = "",
-    lib: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=PATH", help="Another library to measure too.")
-    ] = None,
+    lib: Libraries = None,
     strace: Annotated[bool, typer.Option("--strace", help="Also count system calls.")] = False,
     callgrind: Annotated[
         bool, typer.Option("--callgrind", help="Also count instructions; takes many minutes.")
@@ -200,8 +211,7 @@ def bench(
     out.print(
         f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s", soft_wrap=True
     )
-    watched = {"hakmem", *(spec.partition("=")[0] for spec in lib or [])}
-    if any(allocator in watched for _, allocator, _ in failures(result)):
+    if failed_here(result, lib or []):
         raise typer.Exit(1)
 
 
@@ -402,8 +412,9 @@ def measure_bounds(
     result = measure(plan, folder)
     bounds_text.show(result, out)
     out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
-    failed = any(allocator == bounds.OURS for _, allocator, _ in failures(result))
-    if failed or any(verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)):
+    if failed_here(result, []) or any(
+        verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)
+    ):
         raise typer.Exit(1)
 
 
@@ -417,6 +428,59 @@ def make_bounds_docs(
     if not bounds.verdicts(result):
         raise BenchError(f"{result_path} is no result of `hakmem bench bounds`")
     written = bounds_text.write(result, result_path, folder or docs_folder())
+    out.print(str(written), highlight=False, soft_wrap=True)
+
+
+@app.command("drawn")
+def measure_drawn(
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = drawn.FIRST,
+    count: Annotated[
+        int, typer.Option(min=1, help="Workloads, one of each seed from the first.")
+    ] = drawn.COUNT,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds.")] = drawn.ROUNDS,
+    allocators: AllocatorNames = "",
+    lib: Libraries = None,
+    worst: Annotated[
+        int, typer.Option(min=0, help="Show so many in which hakmem is furthest behind.")
+    ] = drawn_text.WORST,
+    output: ResultFolder = None,
+    build: BuildFolder = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+) -> None:
+    """Measures workloads that nobody has chosen, in turns under all allocators."""
+    where = places.find(build)
+    found, missing = chosen_allocators(allocators, lib or [], where)
+    if all(allocator.name != drawn.OURS for allocator in found):
+        raise BenchError(f"all is relative to {drawn.OURS}: name it with --allocators too")
+    plan = Plan(
+        benchmarks=drawn.benchmarks(first, count, where),
+        allocators=found,
+        missing=missing,
+        places=where,
+        rounds=rounds,
+        quick=False,
+        command=command_to_repeat(),
+        seconds=timeout,
+        idle_rounds=0,
+    )
+    folder = output_folder(output, where.results)
+    result = measure(plan, folder)
+    drawn_text.show(result, out, worst)
+    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    if failed_here(result, lib or []):
+        raise typer.Exit(1)
+
+
+@app.command("drawn-docs")
+def make_drawn_docs(
+    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    folder: DocsFolder = None,
+) -> None:
+    """Writes docs/drawn.md from a result of `drawn`."""
+    result = summary.read_result(result_path)
+    if not drawn.workloads(result) or drawn.OURS not in result["allocators"]:
+        raise BenchError(f"{result_path} is no result of `hakmem bench drawn`")
+    written = drawn_text.write(result, result_path, folder or docs_folder())
     out.print(str(written), highlight=False, soft_wrap=True)
 
 

@@ -19,6 +19,11 @@ def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
 
 
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The least of the values that so many percent of them are not above."""
+    return sorted(values)[-(-percent * len(values) // 100) - 1]
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """The mean of ratios; 0 for none."""
     if not values or any(v <= 0 for v in values):

@@ -24,6 +24,7 @@ GROUPS = {
     "real": "Real programs",
     "given": "Programs that were given",
     "bounds": "Workloads of `hakmem bench bounds`",
+    "drawn": "Workloads of `hakmem bench drawn`",
 }
 
 WARM_MIB = 512
