@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * large: huge blocks: runs of whole superslabs of the window, of which only what is needed is
- * mapped. Growing maps more behind the block, shrinking unmaps, moving moves pages. Freed ones are
- * retired superslabs of the pool, for whoever needs them next. See large.h. */
+ * mapped. Growing maps more behind the block, shrinking leaves what it had there for a while, or
+ * unmaps it, moving moves pages. Freed ones are retired superslabs of the pool, for whoever needs
+ * them next. See large.h. */
 #include "large/large_internal.h"
 
 /* A block's memory of before may be larger by this part of it: that is part of the block. */

@@ -19,9 +19,9 @@
 /* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX
  * before. */
 #define HAK_HUGE_MAX ((size_t)1 << 46)
-/* From this size on a block that has to move is moved page by page (mremap) rather than copied,
- * unless there is memory for it that is kept, and it is not larger than this. */
+/* From this size on a block that has to move is moved page by page (mremap) rather than copied. */
 #define HAK_MOVE_MIN ((size_t)256 << 10)
+/* Up to this size it is copied all the same where it may go into memory that is kept. */
 #define HAK_COPY_MOST ((size_t)16 << 20)
 
 /* size > 0, align a power of two (any). *zero says that the block reads as zero. NULL: out of

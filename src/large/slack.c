@@ -3,10 +3,10 @@
  * large: what lies behind huge blocks. A block that is made of memory of before has all of its last
  * superslab, and there may be much more of that than it needs. Its pages could go; but a program
  * that replaces such blocks would pay for them with each: a call, and a page fault each when a
- * later block reaches that far. So they stay where as much might be kept without being a block's,
- * and a little of them in any case; and go when the block has had them for as long as anything is
- * kept that nobody uses. The program does not know of them: they are not part of what it may write
- * to.
+ * later block reaches that far. It is the same with what a block had before it became smaller. So
+ * they stay where as much might be kept without being a block's, and a little of them in any case;
+ * and go when the block has had them for as long as anything is kept that nobody uses. The program
+ * does not know of them: they are not part of what it may write to.
  *
  * Blocks with such pages are linked by their records, the newest first, under a lock: whoever gives
  * pages back holds it, so that a block is not freed, and its memory somebody else's, meanwhile. */
