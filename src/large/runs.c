@@ -110,14 +110,16 @@ void hak_run_release(size_t slot)
     hak_pool_release_any(slot, runs_slots(s->large_bytes), HAK_POOL_LABEL_RUN, false);
 }
 
-/* Gives back the slots of a block behind the first `keep`. */
+/* Gives back the slots of a block behind the first `keep`. (What nobody uses is zero in the
+ * hardened build.) */
 static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
 {
     size_t kept = keep * HAK_SLOT_BYTES;
     size_t cut = s->large_bytes - kept;
     s->large_bytes = (uint32_t)kept;
     hak_sub_relaxed(&hak_large_counters.large_bytes, cut);
-    hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, false);
+    bool purged = HAK_HARDENED && hak_os_purge(hak_slot_address(slot + keep), cut) == 0;
+    hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, purged);
 }
 
 static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)

@@ -162,6 +162,29 @@ static void shrinking_gives_memory_back(void **state)
         my_free(p[i]);
 }
 
+/* Small blocks and large ones come to lie where the end of a block was. (The hardened library looks
+ * whether what nobody uses has been written to.) */
+static void what_a_block_leaves_serves_others(void **state)
+{
+    (void)state;
+    for (size_t round = 0; round < 100; round++) {
+        void *others[40];
+        void *p = my_malloc(900000 + round * 100);
+        assert_non_null(p);
+        memset(p, 0xff, 900000);
+        p = my_realloc(p, 100000);
+        assert_non_null(p);
+        for (size_t i = 0; i < COUNT_OF(others); i++) {
+            others[i] = my_malloc(20000 + i * 10000);
+            assert_non_null(others[i]);
+            memset(others[i], (int)i, 20000);
+        }
+        for (size_t i = 0; i < COUNT_OF(others); i++)
+            my_free(others[i]);
+        my_free(p);
+    }
+}
+
 static void reallocarray_is_realloc_of_the_product(void **state)
 {
     (void)state;
@@ -192,6 +215,7 @@ int main(void)
         cmocka_unit_test(neighbours_grow_without_meeting),
         cmocka_unit_test(size_0_frees_and_gives_null),
         cmocka_unit_test(shrinking_gives_memory_back),
+        cmocka_unit_test(what_a_block_leaves_serves_others),
         cmocka_unit_test(reallocarray_is_realloc_of_the_product),
     };
     return RUN_TESTS(tests);
