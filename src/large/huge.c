@@ -193,12 +193,11 @@ static bool huge_try_leave(size_t superslab, size_t bytes)
 {
     struct hak_superslab *r = huge_record(superslab);
     size_t rest = (r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES;
-    if (HAK_HARDENED || bytes < r->huge.mapped_bytes / 2 || hak_whole_is_exact() ||
-        hak_pool_has_limit() || !hak_slack_may_stay(rest))
+    if (HAK_HARDENED || bytes < r->huge.mapped_bytes / 2 || rest > UINT16_MAX ||
+        hak_whole_is_exact() || hak_pool_has_limit())
         return false;
-    r->huge.slack_slots = (uint16_t)rest;
-    hak_slack_keep_or_purge(superslab);
-    return true;
+    r->huge.slack_slots = (uint16_t)rest; /* huge_resized sets it again if they do not stay */
+    return hak_slack_try_keep(superslab);
 }
 
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)

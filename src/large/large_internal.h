@@ -56,11 +56,11 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, s
 uint32_t hak_huge_colour(size_t superslab);
 size_t hak_huge_usable_bytes(size_t superslab);
 
-/* So many slots may stay behind a huge block. */
-bool hak_slack_may_stay(size_t slots);
 /* The block that begins here, whose record is whole, may have pages behind it that it does not
  * need: they stay for a while, or go. */
 void hak_slack_keep_or_purge(size_t superslab);
+/* They stay for a while, if as many may: otherwise false, and nothing was done. */
+bool hak_slack_try_keep(size_t superslab);
 /* They stay what they are, and nothing is given back behind the block any more: its owner resizes
  * or frees it. */
 void hak_slack_forget(size_t superslab);

@@ -20,9 +20,9 @@ static struct {
     uint32_t newest; /* superslab + 1, linked by `older` */
 } slack;
 
-bool hak_slack_may_stay(size_t slots)
+static bool slack_may_stay(size_t slots)
 {
-    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE || slots > UINT16_MAX)
+    if (hak_load_relaxed(&hak_pool_knobs.give_back) != HAK_GIVE_BACK_NONE)
         return false;
     size_t all = hak_load_relaxed(&hak_large_counters.huge_bytes) / HAK_SLOT_BYTES;
     size_t most = hak_max(SLACK_LEAST_SLOTS, all / SLACK_SHARE);
@@ -46,16 +46,11 @@ static void slack_uncount_locked(struct hak_superslab *r)
     hak_store_release(&r->huge.slack_stays, false);
 }
 
-void hak_slack_keep_or_purge(size_t superslab)
+bool hak_slack_try_keep(size_t superslab)
 {
     struct hak_superslab *r = hak_superslab(superslab);
-    hak_store_relaxed(&r->huge.slack_stays, false);
-    if (r->huge.slack_slots == 0)
-        return;
-    if (!hak_slack_may_stay(r->huge.slack_slots)) {
-        slack_purge(superslab);
-        return;
-    }
+    if (!slack_may_stay(r->huge.slack_slots))
+        return false;
     hak_add_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
     hak_store_relaxed(&r->released_ns, hak_os_now_ns());
     hak_lock(&slack.lock);
@@ -63,6 +58,15 @@ void hak_slack_keep_or_purge(size_t superslab)
     r->older = slack.newest;
     slack.newest = (uint32_t)superslab + 1;
     hak_unlock(&slack.lock);
+    return true;
+}
+
+void hak_slack_keep_or_purge(size_t superslab)
+{
+    struct hak_superslab *r = hak_superslab(superslab);
+    hak_store_relaxed(&r->huge.slack_stays, false);
+    if (r->huge.slack_slots != 0 && !hak_slack_try_keep(superslab))
+        slack_purge(superslab);
 }
 
 void hak_slack_forget(size_t superslab)
