@@ -133,6 +133,28 @@ def measure(plan: Plan, folder: Path) -> Result:
         bar.stop()
 
 
+def whole_plan(
+    benchmarks: list[suite.Benchmark],
+    chosen_ones: tuple[list[alloc.Allocator], list[alloc.Missing]],
+    where: places.Places,
+    rounds: int,
+    seconds: float,
+) -> Plan:
+    """With all of the work; no run waits for what is resident after idle."""
+    found, missing = chosen_ones
+    return Plan(
+        benchmarks=benchmarks,
+        allocators=found,
+        missing=missing,
+        places=where,
+        rounds=rounds,
+        quick=False,
+        command=command_to_repeat(),
+        seconds=seconds,
+        idle_rounds=0,
+    )
+
+
 def failed_here(result: Result, extra: list[str]) -> bool:
     """Whether hakmem or a library of --lib failed somewhere; peers may."""
     watched = {"hakmem", *(spec.partition("=")[0] for spec in extra)}
@@ -397,17 +419,7 @@ def measure_bounds(
     """Measures what has a bound, in turns with other allocators, and says whether it holds."""
     where = places.find(build)
     found, missing = chosen_allocators(allocators, [], where)
-    plan = Plan(
-        benchmarks=bounds.select(only or []),
-        allocators=found,
-        missing=missing,
-        places=where,
-        rounds=rounds,
-        quick=False,
-        command=command_to_repeat(),
-        seconds=timeout,
-        idle_rounds=0,
-    )
+    plan = whole_plan(bounds.select(only or []), (found, missing), where, rounds, timeout)
     folder = output_folder(output, where.results)
     result = measure(plan, folder)
     bounds_text.show(result, out)
@@ -452,16 +464,8 @@ def measure_drawn(
     found, missing = chosen_allocators(allocators, lib or [], where)
     if all(allocator.name != drawn.OURS for allocator in found):
         raise BenchError(f"all is relative to {drawn.OURS}: name it with --allocators too")
-    plan = Plan(
-        benchmarks=drawn.benchmarks(first, count, where),
-        allocators=found,
-        missing=missing,
-        places=where,
-        rounds=rounds,
-        quick=False,
-        command=command_to_repeat(),
-        seconds=timeout,
-        idle_rounds=0,
+    plan = whole_plan(
+        drawn.benchmarks(first, count, where), (found, missing), where, rounds, timeout
     )
     folder = output_folder(output, where.results)
     result = measure(plan, folder)
