@@ -89,7 +89,7 @@ hidden byte room_is_indexed;      /* at the end: a superslab with a free slot is
 
 /* As in the code. */
 byte state[SUPERS];         /* struct hak_superslab.state: busy | dirty << SLOTS */
-byte avail;                 /* struct hak_space_group.avail */
+byte avail;                 /* struct hak_space_group.avail[0] */
 byte taken;                 /* struct hak_space_group.taken, under the window's lock */
 byte kind[SUPERS * SLOTS];  /* map entries: 0, class + 1, or HUGE_KIND */
 byte retired;               /* struct hak_space_group.retired */

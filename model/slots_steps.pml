@@ -26,12 +26,16 @@ inline empty_sub(slots)
 
 /* --- the index --- */
 
-/* hak_pool_offer */
+/* hak_pool_offer, for one of its indexes: that of single slots */
 inline offer(s)
 {
     if
-    :: has(avail, s)
-    :: !has(avail, s) -> avail = avail | bit(s)
+    :: busy_of(state[s]) == ALL
+    :: busy_of(state[s]) != ALL ->
+       if
+       :: has(avail, s)
+       :: !has(avail, s) -> avail = avail | bit(s)
+       fi
     fi
 }
 

@@ -20,21 +20,25 @@ struct hak_pool_knobs hak_pool_knobs = {
 
 void hak_pool_offer(size_t superslab)
 {
-    _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail;
+    _Atomic(uint64_t) *avail = hak_space_groups()[superslab / 64].avail;
     uint64_t bit = 1ull << (superslab % 64);
-    /* ORDER: [slot-avail] after the slots were freed: pairs with the re-check in pool_withdraw */
-    if (!(hak_load_seq_cst(avail) & bit))
-        hak_or_relaxed(avail, bit);
+    uint64_t state = hak_load_relaxed(&hak_superslab(superslab)->state); /* as freed, or later */
+    for (unsigned room = 0; room < HAK_SPACE_ROOMS && pool_has_room(state, room); room++)
+        /* ORDER: [slot-avail] after the slots were freed: pairs with the re-check in pool_withdraw
+         */
+        if (!(hak_load_seq_cst(&avail[room]) & bit))
+            hak_or_relaxed(&avail[room], bit);
 }
 
-/* Takes a full superslab out of the index, unless a slot has become free meanwhile. */
-static void pool_withdraw(size_t superslab)
+/* Takes a superslab without room for so many out of that index, unless slots have become free
+ * meanwhile. */
+static void pool_withdraw(size_t superslab, unsigned room)
 {
-    _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail;
+    _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail[room];
     uint64_t bit = 1ull << (superslab % 64);
     hak_and_seq_cst(avail, ~bit); /* ORDER: [slot-avail] */
     /* ORDER: [slot-avail] a release that did not see the bit cleared is seen here */
-    if (pool_busy(hak_load_seq_cst(&hak_superslab(superslab)->state)) != POOL_ALL)
+    if (pool_has_room(hak_load_seq_cst(&hak_superslab(superslab)->state), room))
         hak_or_relaxed(avail, bit);
 }
 
@@ -94,22 +98,22 @@ static uint32_t pool_among_free(uint64_t state)
     return ~pool_busy(state);
 }
 
-/* The first superslab at or after `from` that is of the kind and has room, as far as the index
- * knows; SIZE_MAX if there is none. */
-static size_t pool_next_with_room(size_t from, bool dense)
+/* The first superslab at or after `from` that is of the kind and has so much room, as far as the
+ * index knows; SIZE_MAX if there is none. */
+static size_t pool_next_with_room(size_t from, bool dense, unsigned room)
 {
     size_t groups = (hak_space_high_water() + 63) / 64;
     uint64_t wanted = UINT64_MAX << (from % 64);
     for (size_t g = from / 64; g < groups; g++, wanted = UINT64_MAX) {
-        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail) & wanted;
+        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail[room]) & wanted;
         for (; avail != 0; avail &= avail - 1) {
             size_t superslab = g * 64 + hak_ctz64(avail);
             struct hak_superslab *s = hak_superslab(superslab);
             if (hak_load_relaxed(&s->dense) != dense)
                 continue;
-            if (pool_busy(hak_load_relaxed(&s->state)) != POOL_ALL)
+            if (pool_has_room(hak_load_relaxed(&s->state), room))
                 return superslab;
-            pool_withdraw(superslab);
+            pool_withdraw(superslab, room);
         }
     }
     return SIZE_MAX;
@@ -120,8 +124,9 @@ static bool pool_try_empty(unsigned count, unsigned align, bool dense, size_t *s
 {
     if (hak_load_relaxed(&hak_pool.empty_now) == 0)
         return false;
-    for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
-         i = pool_next_with_room(i + 1, dense))
+    unsigned room = pool_room_of(count);
+    for (size_t i = pool_next_with_room(0, dense, room); i != SIZE_MAX;
+         i = pool_next_with_room(i + 1, dense, room))
         if (pool_try_superslab(i, count, align, pool_among_empty, slot, zero))
             return true;
     return false;
@@ -145,8 +150,9 @@ static size_t pool_fullest(unsigned count, unsigned align, bool dense, unsigned 
 {
     size_t best = SIZE_MAX;
     unsigned best_slots = 0;
-    for (size_t i = pool_next_with_room(0, dense); i != SIZE_MAX;
-         i = pool_next_with_room(i + 1, dense)) {
+    unsigned room = pool_room_of(count);
+    for (size_t i = pool_next_with_room(0, dense, room); i != SIZE_MAX;
+         i = pool_next_with_room(i + 1, dense, room)) {
         uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
         unsigned slots = hak_popcount64(pool_busy(state));
         if (slots < best_slots ||

@@ -61,7 +61,7 @@ static size_t purge_superslab(size_t superslab, bool aged)
 
 static bool pool_is_offered(size_t superslab)
 {
-    return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail) >> superslab % 64 & 1;
+    return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail[0]) >> superslab % 64 & 1;
 }
 
 size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
@@ -73,7 +73,7 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
     for (size_t i = hak_space_high_water(); i-- > 0 && purged < slots;) {
         if (!aged && hak_load_relaxed(&hak_pool.empty_now) == 0)
             break;
-        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail) == 0)
+        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail[0]) == 0)
             i -= i % 64; /* the whole group is full */
         else if (pool_is_offered(i) && hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
             purged += purge_superslab(i, aged);

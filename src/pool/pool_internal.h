@@ -71,6 +71,29 @@ static inline uint32_t pool_dirty(uint64_t state)
 
 #define POOL_ALL UINT32_MAX
 
+/* The index of superslabs with room: for each of these numbers of slots a bit a superslab, set
+ * where that many adjacent ones may be free. What runs of one length leave of a superslab is always
+ * less than the number that they are looked for with, so that superslabs full of them are not
+ * found. */
+static inline unsigned pool_room_slots(unsigned room)
+{
+    return UINT64_C(0x110b09050301) >> (8 * room) & 0xff; /* 1, 3, 5, 9, 11, 17 */
+}
+
+static inline bool pool_has_room(uint64_t state, unsigned room)
+{
+    return hak_run_starts32(~pool_busy(state), pool_room_slots(room)) != 0;
+}
+
+/* In which a run of `count` is looked for. */
+static inline unsigned pool_room_of(unsigned count)
+{
+    unsigned room = 0;
+    while (room + 1 < HAK_SPACE_ROOMS && pool_room_slots(room + 1) <= count)
+        room++;
+    return room;
+}
+
 /* Retires a superslab in whose `state` no slot is busy. False if one is, or was acquired meanwhile.
  */
 bool hak_pool_try_retire(size_t superslab, uint64_t state);

@@ -61,12 +61,15 @@ struct hak_space {           /* all but slots written once, at the start */
     _Atomic(char *) meta;               /* HAK_META_BYTES each */
     _Atomic(_Atomic(uint32_t) *) words; /* hardened build: HAK_WORDS_BYTES each, as far as meta */
 };
+#define HAK_SPACE_ROOMS 6u
 /* 64 superslabs' worth of what is found bit by bit. */
 struct hak_space_group {
     _Atomic(uint64_t) taken;   /* written under the space lock */
-    _Atomic(uint64_t) avail;   /* superslabs that may have a free slot; the pool's, lock-free */
     _Atomic(uint64_t) retired; /* the pool's */
+    /* Superslabs that may have a run of so many free slots, see pool_room; the pool's, lock-free */
+    _Atomic(uint64_t) avail[HAK_SPACE_ROOMS];
 };
+_Static_assert(sizeof(struct hak_space_group) == HAK_CACHE_LINE, "a line of its own");
 
 extern HAK_HIDDEN struct hak_space hak_space;
 

@@ -88,6 +88,15 @@ static size_t pool_count_retired(void)
     return retired;
 }
 
+static bool pool_is_indexed(size_t superslab, uint64_t state)
+{
+    const struct hak_space_group *g = &hak_space_groups()[superslab / 64];
+    for (unsigned room = 0; room < HAK_SPACE_ROOMS && pool_has_room(state, room); room++)
+        if (!(hak_load_relaxed(&g->avail[room]) >> (superslab % 64) & 1))
+            return false;
+    return true;
+}
+
 void pool_verify(size_t in_use)
 {
     size_t retired = pool_count_retired();
@@ -99,9 +108,8 @@ void pool_verify(size_t in_use)
             continue;
         uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
         uint32_t missing = hak_load_relaxed(&hak_superslab(i)->missing);
-        bool offered = hak_load_relaxed(&hak_space_groups()[i / 64].avail) >> (i % 64) & 1;
-        SCHED_CHECK(pool_busy(state) == POOL_ALL || offered, "superslab %zu has room: state %llx",
-                    i, (unsigned long long)state);
+        SCHED_CHECK(pool_is_indexed(i, state), "superslab %zu has room: state %llx", i,
+                    (unsigned long long)state);
         SCHED_CHECK((pool_busy(state) & missing) == missing, "superslab %zu", i);
         SCHED_CHECK(pool_busy(state) != 0 || sim_os_refuses(),
                     "superslab %zu was emptied and not retired: state %llx", i,

@@ -189,7 +189,7 @@ static void revive_run(unsigned who)
     slots_acquire(1, who);
 }
 
-/* A superslab has room, but not for a long run; while one thread looks for that it is emptied,
+/* While one thread looks for room for nine slots, which 23 in use leave, a superslab is emptied,
  * unmapped, and its place mapped anew. Others still find it in the index from before, full. */
 static void again_setup(void)
 {
@@ -208,9 +208,9 @@ static void again_run(unsigned who)
         slots_release(mine[0], 1, 0);
     } else if (who == 1) {
         slots_acquire(23, HAK_POOL_LABEL_RUN);
-    } else if (hak_pool_try_free(HAK_SLOTS, 1, false, 0, &slot, &zero)) {
-        slots_claim(slot, HAK_SLOTS, zero);
-        slots_release(slot, HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    } else if (hak_pool_try_free(9, 1, false, 0, &slot, &zero)) {
+        slots_claim(slot, 9, zero);
+        slots_release(slot, 9, HAK_POOL_LABEL_RUN);
     }
 }
 
@@ -256,7 +256,7 @@ static void index_grow_setup(void)
 static void index_grow_run(unsigned who)
 {
     if (who == 2)
-        look_for_room(HAK_SLOTS);
+        look_for_room(2);
     else
         slots_acquire(who == 0 ? 3 : 1, HAK_POOL_LABEL_RUN);
 }

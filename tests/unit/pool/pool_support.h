@@ -84,6 +84,12 @@ static inline struct hak_pool_stats stats(void)
     return s;
 }
 
+static inline bool is_offered(size_t superslab, unsigned room)
+{
+    const struct hak_space_group *g = &hak_space_groups()[superslab / 64];
+    return hak_load_relaxed(&g->avail[room]) >> (superslab % 64) & 1;
+}
+
 /* What must hold whenever no thread is in the pool: a superslab is mapped as far as it is not
  * missing, what is busy was used, and what has room is found. Returns the busy slots of superslabs
  * that are not retired. */
@@ -102,9 +108,8 @@ static inline unsigned verify_pool(void)
         uint64_t state = hak_load_relaxed(&s->state);
         uint32_t missing = hak_load_relaxed(&s->missing);
         CHECK((pool_busy(state) & missing) == missing, "superslab %zu: missing slots are free", i);
-        bool has_room = pool_busy(state) != POOL_ALL;
-        bool offered = hak_load_relaxed(&hak_space_groups()[i / 64].avail) >> (i % 64) & 1;
-        CHECK(!has_room || offered, "superslab %zu has room that nobody finds", i);
+        for (unsigned room = 0; room < HAK_SPACE_ROOMS && pool_has_room(state, room); room++)
+            CHECK(is_offered(i, room), "superslab %zu has room that nobody finds", i);
         bytes += (HAK_SLOTS - hak_popcount64(missing)) * HAK_SLOT_BYTES;
         busy += hak_popcount64(pool_busy(state) & ~missing);
     }

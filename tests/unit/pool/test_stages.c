@@ -289,6 +289,38 @@ static void of_equally_full_superslabs_of_one_that_holds_the_class(void **state)
     verify_pool();
 }
 
+static unsigned offered(unsigned room)
+{
+    unsigned superslabs = 0;
+    for (size_t i = 0; i < hak_space_high_water(); i++)
+        superslabs += is_offered(i, room);
+    return superslabs;
+}
+
+/* Or each search for a run would look at all of them. Runs of each length alone. */
+static void superslabs_full_of_runs_are_not_searched_for_more(void **state)
+{
+    (void)state;
+    enum { SUPERSLABS = 6 };
+    start();
+    for (unsigned count = 1; count <= HAK_SLOTS; count++) {
+        size_t slot[SUPERSLABS * HAK_SLOTS + 1];
+        unsigned runs = HAK_SLOTS / count * SUPERSLABS;
+        for (unsigned i = 0; i <= runs; i++) /* the last one sees that they are full */
+            slot[i] = acquire(count, 1, RUN, NULL);
+        unsigned room = pool_room_of(count);
+        CHECK(pool_room_slots(room) <= count, "%u slots", count);
+        CHECK(offered(room) <= 1, "%u slots: %u superslabs are looked at", count, offered(room));
+        release(slot[runs / 2], count, RUN);
+        hak_store_relaxed(&hak_pool.warm[RUN], 0u); /* so that the index has to tell */
+        assert_int_equal(acquire(count, 1, RUN, NULL), slot[runs / 2]);
+        verify_pool();
+        for (unsigned i = 0; i <= runs; i++)
+            release(slot[i], count, RUN);
+        hak_pool_trim();
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_slot_is_fresh_and_zero_and_the_next_unused),
     cmocka_unit_test(a_slot_comes_back_warm_to_its_class),
@@ -304,5 +336,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(just_the_slots_asked_for_are_acquired_behind_a_run),
     cmocka_unit_test(a_run_grows_into_unused_slots_but_not_beyond_its_superslab),
     cmocka_unit_test(purged_slots_are_unused_again_and_zero),
+    cmocka_unit_test(superslabs_full_of_runs_are_not_searched_for_more),
 };
 UNIT_MAIN(tests)
