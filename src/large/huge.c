@@ -38,13 +38,14 @@ size_t hak_huge_usable_bytes(size_t superslab)
     return r->huge.mapped_bytes - r->huge.slack_slots * HAK_SLOT_BYTES - hak_huge_colour(superslab);
 }
 
-/* Colours that are fractions of a product grow by the same from each of a row of equal blocks to
- * the next, and so do the addresses of the blocks: a load that walks along 16 of them side by side
- * is a stride to a prefetcher, and what that fetches is of no use (side_by_side takes 2.3 times as
- * long on a Zen 5; blocks in one superslab are too close to each other for that). So bits of the
- * product are mixed in. Of 60,000 factors and shifts those with which 16 blocks in a row of 1 to 64
- * superslabs always have ten colours and ten distances, and the most colours on average. */
-static size_t huge_place(size_t superslab)
+/* Where something begins that has a superslab to itself: colours that are fractions of a product
+ * grow by the same from each of a row of equal blocks to the next, and so do the addresses of the
+ * blocks: a load that walks along 16 of them side by side is a stride to a prefetcher, and what
+ * that fetches is of no use (side_by_side takes 2.3 times as long on a Zen 5; blocks in one
+ * superslab are too close to each other for that). So bits of the product are mixed in. Of 60,000
+ * factors and shifts those with which 16 blocks in a row of 1 to 64 superslabs always have ten
+ * colours and ten distances, and the most colours on average. */
+size_t hak_huge_place(size_t superslab)
 {
     uint32_t product = (uint32_t)superslab * 0xd8254fb9u;
     return product ^ product >> 10;
@@ -115,7 +116,7 @@ void *hak_huge_alloc(size_t size_bytes, size_t align_bytes, unsigned how, bool *
     if (rest != 0 && hak_whole_is_exact() && hak_whole_try_cut(&w, bytes))
         rest = 0;
     size_t slack = !*zero && rest > bytes / OWN_SHARE ? rest : 0;
-    uint32_t colour = hak_large_colour(huge_place(w.first), align_bytes, bytes - size_bytes);
+    uint32_t colour = hak_large_colour(hak_huge_place(w.first), align_bytes, bytes - size_bytes);
     return huge_publish(&w, colour, size_bytes, slack / HAK_SLOT_BYTES);
 }
 
@@ -237,6 +238,17 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, s
     hak_add_relaxed(&hak_large_counters.moves, 1u);
     hak_whole_grown(&to, 1); /* a large block is shorter than a superslab */
     return huge_publish(&to, colour, new_bytes, 0);
+}
+
+bool hak_huge_try_make(size_t slot, size_t mapped_bytes, uint32_t colour)
+{
+    struct hak_whole w;
+    const struct hak_note note = hak_slab_record(slot)->note;
+    if (HAK_HARDENED || !hak_whole_try_make(slot, (unsigned)(mapped_bytes / HAK_SLOT_BYTES), &w))
+        return false;
+    huge_publish(&w, colour, note.bytes, 0);
+    huge_record(w.first)->huge.note = note;
+    return true;
 }
 
 static void stats_add_cached(size_t slot, unsigned slots, void *arg)

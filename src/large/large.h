@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * large: blocks that are no slab's: large ones are runs of slots of the shared pool (to 1 MiB),
- * huge ones runs of whole superslabs. Both are found through the map: the entry of the first slot
- * has the kind, the entries behind it are 0. What is freed goes back to the pool, which keeps it
- * for a while.
+ * large: blocks that are no slab's: large ones are runs of slots of one superslab of the shared
+ * pool, huge ones runs of whole superslabs. Both are found through the map: the entry of the first
+ * slot has the kind, the entries behind it are 0. What is freed goes back to the pool, which keeps
+ * it for a while.
  *
  * Any thread, lock-free for large, the pool's lock for huge. Called by the heap layer. It never
  * writes into a block (but for copying nothing: moves are moves of pages). */
@@ -14,7 +14,7 @@
 
 #include <limits.h>
 
-#define HAK_LARGE_MAX ((size_t)1 << 20)
+#define HAK_LARGE_MAX (HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES)
 #define HAK_RUN_CACHES 8u
 /* Above this the arithmetic on sizes is not needed: no machine has it. malloc refuses PTRDIFF_MAX
  * before. */

@@ -36,6 +36,8 @@ extern struct large_counters hak_large_counters;
  * made of it: who frees a block and gets the next one at its place finds in the caches what it has
  * touched there. */
 uint32_t hak_large_colour(size_t place, size_t align_bytes, size_t room_bytes);
+/* The place's number of a block that has superslabs to itself, or most of one. */
+size_t hak_huge_place(size_t superslab);
 /* The block could have a colour, but for the room. */
 bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 
@@ -52,6 +54,9 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes);
  * which begins `colour` bytes behind the first of them; NULL: not possible. The source stays
  * mapped, zero. */
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes);
+/* Makes a huge block, of the same address and note, of a large one that its record describes, if
+ * all of its superslab can be had. */
+bool hak_huge_try_make(size_t slot, size_t mapped_bytes, uint32_t colour);
 /* Where in the superslab the block begins; what may be written from there on. */
 uint32_t hak_huge_colour(size_t superslab);
 size_t hak_huge_usable_bytes(size_t superslab);

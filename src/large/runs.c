@@ -39,14 +39,16 @@ static unsigned runs_slots(size_t bytes)
 }
 
 /* Of a block that fills its slots: one slot more, of which at most a page is ever touched, so that
- * it has a colour too. Of longer blocks that would use up too much of the window. */
+ * it has a colour too. Of longer blocks that would use up too much of the window, until one has a
+ * superslab to itself in any case. */
 #define COLOUR_MOST_SLOTS 8u
 
 static unsigned runs_slots_coloured(size_t bytes, size_t align_bytes)
 {
     unsigned slots = runs_slots(bytes);
     bool full = hak_large_lacks_room(align_bytes, slots * HAK_SLOT_BYTES - bytes);
-    return full && slots <= COLOUR_MOST_SLOTS ? slots + 1 : slots;
+    bool has_room = slots <= COLOUR_MOST_SLOTS || slots > HAK_SLOTS / 2;
+    return full && has_room ? slots + 1 : slots;
 }
 
 /* How large the block counts, and how large the program takes it to be. */
@@ -72,8 +74,9 @@ struct runs_request {
 static void *runs_publish(size_t slot, unsigned slots, const struct runs_request *r)
 {
     struct hak_slab *s = hak_slab_record(slot);
+    size_t place = slots > HAK_SLOTS / 2 ? hak_huge_place(slot / HAK_SLOTS) : slot;
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);
-    s->large_colour = hak_large_colour(slot, r->align_bytes, slots * HAK_SLOT_BYTES - r->bytes);
+    s->large_colour = hak_large_colour(place, r->align_bytes, slots * HAK_SLOT_BYTES - r->bytes);
     hak_store_relaxed(&s->large_sample, 0u);
     s->note = (struct hak_note){.bytes = r->bytes, .small_bytes = r->small};
     /* ORDER: [large-entry] the record is whole */
@@ -133,6 +136,17 @@ static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)
     return true;
 }
 
+/* A block that outgrows its superslab and has that to itself is a huge one from now on. */
+static bool runs_try_become_huge(size_t slot, const struct hak_slab *s)
+{
+    size_t bytes = s->large_bytes;
+    if (!hak_huge_try_make(slot, bytes, s->large_colour))
+        return false;
+    hak_sub_relaxed(&hak_large_counters.large_bytes, bytes);
+    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+    return true;
+}
+
 static void *runs_try_resize(void *p, size_t new_bytes)
 {
     size_t slot = hak_slot_of(p);
@@ -147,6 +161,8 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (old_bytes < HAK_MOVE_MIN ||
         hak_large_is_copied(hak_slot_address(slot), old_bytes, need_bytes))
         return NULL;
+    if (slots > HAK_SLOTS && runs_try_become_huge(slot, s))
+        return hak_huge_try_resize(slot / HAK_SLOTS, new_bytes);
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
     void *moved =
         hak_huge_try_adopt_pages(hak_slot_address(slot), old_bytes, s->large_colour, need_bytes);

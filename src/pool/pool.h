@@ -180,6 +180,9 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
  */
 void hak_whole_be_exact(void);
 bool hak_whole_is_exact(void);
+/* Makes one of a run of `slots` slots that the caller owns, if it begins a superslab of which
+ * nothing else is in use. */
+bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w);
 /* To the retired superslabs as far as there is room for it, else back to the system. Looks at how
  * much of it was used: see [dense] in whole.c. */
 void hak_whole_give(const struct hak_whole *w);

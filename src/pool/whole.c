@@ -279,6 +279,20 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
     return whole_take_fresh(bytes, align, how, w);
 }
 
+bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w)
+{
+    bool zero;
+    bool all = slots == HAK_SLOTS;
+    if (slot % HAK_SLOTS != 0 ||
+        (!all && !hak_pool_try_acquire_at(slot + slots, HAK_SLOTS - slots, &zero)))
+        return false;
+    *w = (struct hak_whole){slot / HAK_SLOTS, 1, HAK_SUPERSLAB_BYTES};
+    pool_count_in_use(HAK_POOL_LABEL_RUN, -(long)HAK_SLOTS);
+    hak_add_relaxed(&hak_pool.whole_now, (size_t)1);
+    hak_retired_forget_slabs(w->first, 1);
+    return true;
+}
+
 /* What is not known to a record yet, or was: all slots of a superslab that lies in a huge block are
  * claimed, so that whoever finds it by an old hint takes nothing from it. */
 static void whole_make_slots(size_t superslab)

@@ -167,7 +167,7 @@ static void runs_check(void)
 
 /* --- pages behind huge blocks that are given back while the blocks are freed --- */
 
-#define SLACK_BLOCK_BYTES ((size_t)1200000)
+#define SLACK_BLOCK_BYTES ((size_t)2400000)
 
 static void slack_setup(void)
 {
@@ -175,7 +175,7 @@ static void slack_setup(void)
     hak_pool_configure(&(struct hak_pool_config){
         .retired_max_count = 8, .retired_max_bytes = SIZE_MAX, .retired_max_age_ns = UINT64_MAX});
     bool zero;
-    void *p = hak_large_alloc(HAK_SUPERSLAB_BYTES, 1, &zero);
+    void *p = hak_large_alloc(2 * HAK_SUPERSLAB_BYTES, 1, &zero);
     SCHED_CHECK(p != NULL && hak_large_free(p, hak_map_lookup(p)), "a block is not known");
 }
 

@@ -17,7 +17,7 @@
 #include "conformance/support/child.h"
 #include "conformance/support/cmocka_all.h"
 
-enum { HANG_SECONDS = 30, LARGE_BYTES = 1500000, THREADS = 4, FORKS = 200 };
+enum { HANG_SECONDS = 30, LARGE_BYTES = 3500000, THREADS = 4, FORKS = 200 };
 
 /* Of this process. Allocates nothing. */
 static int threads_now(void)

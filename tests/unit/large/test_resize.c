@@ -3,6 +3,8 @@
  * Unit tests of large: growing, shrinking and moving without copying. */
 #include "large_support.h"
 
+#include "pool/pool_internal.h"
+
 static void a_run_grows_in_place_into_free_slots(void **state)
 {
     (void)state;
@@ -90,6 +92,50 @@ static void a_run_from_256_kib_moves_by_pages(void **state)
     assert_true(is_zero(p, 256 * KIB));
     fill(p, 256 * KIB, 4);
     assert_true(is_filled(q, 256 * KIB, 3));
+}
+
+/* There are no slots behind it, but superslabs. */
+static void a_run_with_a_superslab_to_itself_grows_in_place(void **state)
+{
+    (void)state;
+    start();
+    allocate(MIB); /* leaves too little of the first superslab, which is mapped in part */
+    char *p = allocate(3 * MIB / 2);
+    assert_int_equal(large_stats().huge_blocks, 0);
+    fill(p, 3 * MIB / 2, 5);
+    assert_ptr_equal(resize(p, 5 * MIB), p);
+    assert_true(usable(p) >= 5 * MIB);
+    assert_true(is_filled(p, 3 * MIB / 2, 5));
+    memset(p, 1, 5 * MIB);
+    assert_int_equal(large_stats().moved_pages_calls, 0);
+    assert_int_equal(large_stats().huge_blocks, 1);
+    assert_int_equal(large_stats().large_blocks, 1);
+    assert_int_equal(hak_pool_slots_in_use(HAK_POOL_LABEL_RUN) * HAK_SLOT_BYTES,
+                     large_stats().large_bytes);
+    assert_true(release(p));
+    hak_large_trim();
+    assert_int_equal(large_stats().huge_bytes, 0);
+    assert_int_equal(hak_load_relaxed(&hak_pool.whole_now), 0);
+    assert_int_equal(hak_pool_mapped_superslabs(), 1);
+}
+
+static void nor_does_it_take_what_another_has_of_its_superslab(void **state)
+{
+    (void)state;
+    start();
+    allocate(MIB);
+    char *p = allocate_plain(3 * MIB / 2);
+    char *other = allocate_plain(256 * KIB);
+    assert_ptr_equal(other, p + 3 * MIB / 2);
+    fill(p, 3 * MIB / 2, 5);
+    fill(other, 256 * KIB, 6);
+    char *moved = resize(p, 5 * MIB);
+    assert_ptr_not_equal(moved, p);
+    assert_int_equal(large_stats().moved_pages_calls, 1);
+    memset(moved + 3 * MIB / 2, 1, 5 * MIB - 3 * MIB / 2);
+    assert_true(is_filled(moved, 3 * MIB / 2, 5));
+    assert_true(is_filled(other, 256 * KIB, 6));
+    assert_true(release(other) && release(moved));
 }
 
 static void a_huge_block_grows_in_place_where_the_addresses_are_free(void **state)
@@ -370,6 +416,26 @@ static void a_run_that_cannot_move_stays_as_it_was(void **state)
     assert_survives_refusals(p, 512 * KIB, 3 * MIB);
 }
 
+/* It has become a huge one before that, with what it was asked for. */
+static void nor_does_one_that_has_a_superslab_to_itself_change(void **state)
+{
+    (void)state;
+    start();
+    allocate(MIB);
+    char *p = allocate(3 * MIB / 2);
+    allocate(2 * MIB);
+    fill(p, 3 * MIB / 2, 5);
+    hak_large_note(p, HAK_KIND_LARGE)->how = 7;
+    fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+    assert_null(resize(p, 5 * MIB));
+    fake_os_fail_nothing();
+    assert_true(usable(p) >= 3 * MIB / 2);
+    assert_true(is_filled(p, 3 * MIB / 2, 5));
+    assert_int_equal(hak_large_note(p, hak_map_lookup(p))->bytes, 3 * MIB / 2);
+    assert_int_equal(hak_large_note(p, hak_map_lookup(p))->how, 7);
+    assert_true(release(p));
+}
+
 static void a_refused_move_keeps_nothing_of_the_new_place(void **state)
 {
     (void)state;
@@ -412,6 +478,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_run_that_shrinks_gives_slots_back),
     cmocka_unit_test(a_resize_within_the_same_slots_changes_nothing),
     cmocka_unit_test(a_run_from_256_kib_moves_by_pages),
+    cmocka_unit_test(a_run_with_a_superslab_to_itself_grows_in_place),
+    cmocka_unit_test(nor_does_it_take_what_another_has_of_its_superslab),
     cmocka_unit_test(a_huge_block_grows_in_place_where_the_addresses_are_free),
     cmocka_unit_test(a_large_huge_block_grows_by_superslabs_that_have_huge_pages),
     cmocka_unit_test(what_a_block_grows_by_is_no_reason_to_keep_more),
@@ -426,6 +494,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_foreign_mapping_behind_a_huge_block_is_left_alone),
     cmocka_unit_test(a_huge_block_that_cannot_move_stays_as_it_was),
     cmocka_unit_test(a_run_that_cannot_move_stays_as_it_was),
+    cmocka_unit_test(nor_does_one_that_has_a_superslab_to_itself_change),
     cmocka_unit_test(a_refused_move_keeps_nothing_of_the_new_place),
     cmocka_unit_test(a_huge_block_that_cannot_be_cut_stays_as_large_as_it_was),
 };
