@@ -141,20 +141,13 @@ static void huge_resized(const struct hak_whole *w)
     r->huge.slack_slots = 0; /* cut off, or part of the block */
 }
 
-#define COPIED_PAGES_LOOKED_AT 3u
-
 /* Where there is memory for it that is kept: pages that move to fresh addresses would be missed
  * where they were, while those that are kept find no use and go. But pages that nobody has written
  * to would all be touched. */
 bool hak_large_is_copied(const char *place, size_t have, size_t bytes)
 {
-    if (have > HAK_COPY_MOST || hak_pool_kept_bytes() < bytes)
-        return false;
-    size_t step = hak_round_down(have / (COPIED_PAGES_LOOKED_AT + 1), HAK_PAGE_BYTES);
-    for (size_t i = 1; i <= COPIED_PAGES_LOOKED_AT; i++)
-        if (!hak_os_is_resident((char *)(uintptr_t)place + i * step))
-            return false;
-    return true;
+    return have <= HAK_COPY_MOST && hak_pool_kept_bytes() >= bytes &&
+           hak_large_is_in_memory(place, have);
 }
 
 /* Moves a huge block's pages to a place with room for `bytes`. It begins where it did in the first

@@ -41,6 +41,9 @@ size_t hak_huge_place(size_t superslab);
 /* The block could have a colour, but for the room. */
 bool hak_large_lacks_room(size_t align_bytes, size_t room_bytes);
 
+/* Three pages of [place, place + bytes), 16 KiB at least, are in memory: it is used from end to
+ * end, as far as that tells. `place` is a page's. */
+bool hak_large_is_in_memory(const char *place, size_t bytes);
 /* A block of `have` bytes that has to move because it becomes `bytes` long is copied rather than
  * moved by pages. */
 bool hak_large_is_copied(const char *place, size_t have, size_t bytes);
@@ -71,6 +74,11 @@ bool hak_slack_try_keep(size_t superslab);
 void hak_slack_forget(size_t superslab);
 /* Gives back those of blocks that were made before. Returns the bytes. */
 size_t hak_slack_give_back(uint64_t before_ns);
+
+/* With which label slots for a block of so many bytes are acquired: see dense.c. */
+unsigned hak_runs_label(size_t bytes, unsigned slots);
+/* Such slots have come, and nobody has touched them. */
+void hak_runs_learn(size_t slot, size_t bytes);
 
 /* Takes a run of `slots` slots, or of a quarter more, out of a cache: its length; 0: there is none.
  * It counts as a block. HAK_RUN_CACHE_LEAST_SLOTS <= slots <= HAK_RUN_CACHE_MOST_SLOTS. */

@@ -95,9 +95,12 @@ static void *runs_alloc(const struct runs_request *r, unsigned align_slots, bool
 {
     size_t slot;
     unsigned slots = runs_slots_coloured(r->bytes, r->align_bytes);
-    return hak_large_try_acquire_any(slots, align_slots, HAK_POOL_LABEL_RUN, &slot, zero)
-               ? runs_publish_counted(slot, slots, r)
-               : NULL;
+    unsigned label = r->small != 0 ? HAK_POOL_LABEL_RUN : hak_runs_label(r->bytes, slots);
+    if (!hak_large_try_acquire_any(slots, align_slots, label, &slot, zero))
+        return NULL;
+    if (*zero && r->small == 0)
+        hak_runs_learn(slot, r->bytes);
+    return runs_publish_counted(slot, slots, r);
 }
 
 void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes)

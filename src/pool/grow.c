@@ -27,6 +27,12 @@ bool hak_pool_is_huge_early(void)
     return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;
 }
 
+bool hak_pool_is_filled(void)
+{
+    size_t slots = pool_slot_superslabs() * HAK_SLOTS;
+    return hak_load_relaxed(&hak_pool.in_use_now) >= slots / 4 * 3;
+}
+
 bool hak_pool_has_huge_pages(void)
 {
     return pool_wants_huge_pages(pool_used_superslabs());

@@ -95,6 +95,8 @@ void hak_pool_set_huge_pages_from(size_t bytes);
 bool hak_pool_is_huge_early(void);
 /* The pool is large enough for huge pages. */
 bool hak_pool_has_huge_pages(void);
+/* Three quarters of the slots are in use, of all superslabs that are mapped for slots. */
+bool hak_pool_is_filled(void);
 /* Superslabs mapped at the moment, those of huge blocks and what is kept included. */
 size_t hak_pool_mapped_superslabs(void);
 /* Bytes kept, as far as they are in memory; how many slots more may be; for how long. */
