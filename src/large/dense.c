@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * large: are runs of slots used from end to end? Those of which that is known get slots of
- * superslabs with huge pages, where a block of 300 kB that is written takes a quarter of the time;
- * but of others huge pages would keep in memory what nobody uses.
+ * superslabs with huge pages, where writing to blocks of 200 or 620 kB takes a quarter of the time;
+ * of others huge pages would keep in memory what nobody uses.
  *
  * [dense-runs]: whenever a run gets memory that nobody has touched, a few pages of the one that
  * did so eight times before are looked at (a call each; of the last one a thread may be about to
  * write the first byte). After so many that were in memory, one after the other, runs get huge
- * pages; but one in 16 goes without, to be looked at. After one that was not used up, which ends
- * it, one run is not looked at, after the next such run three, and so on up to 15. */
+ * pages; but one in 16 goes without, to be looked at. One that was not used up ends it, and looks
+ * become fewer (base/looks.h). */
+#include "base/looks.h"
 #include "large/large_internal.h"
 
 #define DENSE_ENOUGH 4u
 #define DENSE_LOOK_EVERY 16u
-#define DENSE_REST_MOST (DENSE_LOOK_EVERY - 1)
 #define DENSE_LAST 8u
 #define PAGES_LOOKED_AT 3u
 
@@ -22,7 +22,7 @@ static struct {
     _Atomic(uint32_t) next;             /* of those, modulo their number */
     _Atomic(uint32_t) used;             /* in a row */
     _Atomic(uint32_t) given;            /* since there were enough */
-    _Atomic(uint32_t) rest, rest_last;  /* not looked at before the next look; how many that was */
+    struct hak_looks looks;
 } dense;
 
 bool hak_large_is_in_memory(const char *place, size_t bytes)
@@ -57,10 +57,7 @@ unsigned hak_runs_label(size_t bytes, unsigned slots)
 
 static void dense_found_unused(void)
 {
-    uint32_t rest = hak_load_relaxed(&dense.rest_last) * 2 + 1;
-    rest = (uint32_t)hak_min(rest, DENSE_REST_MOST);
-    hak_store_relaxed(&dense.rest_last, rest);
-    hak_store_relaxed(&dense.rest, rest);
+    hak_look_less(&dense.looks);
     hak_store_relaxed(&dense.used, 0u);
     for (unsigned i = 0; i < DENSE_LAST; i++) /* of the same time */
         hak_store_relaxed(&dense.last[i], (uint64_t)0);
@@ -77,7 +74,7 @@ static void dense_look(uint64_t run)
         dense_found_unused();
     } else if (!dense_is_known()) {
         hak_add_relaxed(&dense.used, 1u);
-        hak_store_relaxed(&dense.rest_last, 0u);
+        hak_look_anew(&dense.looks);
     }
 }
 
@@ -85,11 +82,8 @@ void hak_runs_learn(size_t slot, size_t bytes)
 {
     if (HAK_HARDENED || !hak_pool_has_huge_pages()) /* in that build guards lie between them */
         return;
-    uint32_t rest = hak_load_relaxed(&dense.rest);
-    if (rest != 0) {
-        hak_store_relaxed(&dense.rest, rest - 1);
+    if (!hak_look_is_due(&dense.looks))
         return;
-    }
     uint64_t run = (uint64_t)(bytes / HAK_PAGE_BYTES) << 32 | (slot + 1);
     uint32_t at = hak_add_relaxed(&dense.next, 1u) % DENSE_LAST;
     dense_look(hak_exchange_relaxed(&dense.last[at], run));

@@ -3,6 +3,7 @@
  * pool: what its files share. */
 #pragma once
 
+#include "base/looks.h"
 #include "pool/pool.h"
 
 /* What may be kept beyond the share of what is in use, by how much is in use, and what it is
@@ -37,8 +38,7 @@ struct pool {
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
-    /* Huge blocks that are not looked at before the next look, and how many that was last. */
-    _Atomic(uint32_t) dense_rest, dense_rest_last;
+    struct hak_looks dense_looks;    /* at huge blocks */
     _Atomic(size_t) unproven; /* superslabs of huge blocks that got huge pages without evidence */
     _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its
                                    * first superslab + 1; 0: none */

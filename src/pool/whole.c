@@ -41,8 +41,8 @@ static void whole_count_unmapped(size_t superslabs)
  * and did with those that it freed, tells which to expect: of each a few pages are looked at (a
  * call each), more of a larger one, in the first half, because what lies behind the bytes asked for
  * may have been given back. After so many that were in memory huge pages are asked for, and of
- * blocks that are freed one in 16 is looked at; after a page that was not, no longer, and one block
- * is not looked at, after the next such page three, and so on up to 15.
+ * blocks that are freed one in 16 is looked at; after a page that was not, no longer, and looks
+ * become fewer (base/looks.h).
  *
  * A large block that did not have to be zero gets them without that, as a program can use such
  * memory here and there only if it keeps in mind where it has written before; most fill it, all or
@@ -51,7 +51,6 @@ static void whole_count_unmapped(size_t superslabs)
  * for slabs. With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a
  * block was used up is known only if what lies behind its last huge page is in memory, too. */
 #define DENSE_LOOK_EVERY 16u
-#define DENSE_REST_MOST (DENSE_LOOK_EVERY - 1)
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 #define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
@@ -69,17 +68,12 @@ static bool whole_look_is_due(void)
 {
     if (pool_knows_dense())
         return hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY == 0;
-    uint32_t left = hak_load_relaxed(&hak_pool.dense_rest);
-    hak_store_relaxed(&hak_pool.dense_rest, left - (left != 0));
-    return left == 0;
+    return hak_look_is_due(&hak_pool.dense_looks);
 }
 
 static void whole_found_unused(void)
 {
-    uint32_t rest = hak_load_relaxed(&hak_pool.dense_rest_last) * 2 + 1;
-    rest = (uint32_t)hak_min(rest, DENSE_REST_MOST);
-    hak_store_relaxed(&hak_pool.dense_rest_last, rest);
-    hak_store_relaxed(&hak_pool.dense_rest, rest);
+    hak_look_less(&hak_pool.dense_looks);
     hak_store_relaxed(&hak_pool.dense_samples, 0u);
 }
 
@@ -95,7 +89,7 @@ static void whole_look(size_t first, size_t bytes)
     }
     if (!pool_knows_dense() && whole_tells_use(first, bytes)) {
         hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)samples);
-        hak_store_relaxed(&hak_pool.dense_rest_last, 0u);
+        hak_look_anew(&hak_pool.dense_looks);
     }
 }
 

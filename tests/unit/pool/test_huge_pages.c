@@ -328,7 +328,7 @@ static void huge_blocks_that_are_hardly_used_are_looked_at_less_and_less(void **
         assert_true(written < 100);
     }
     assert_in_range(written, 2, 17);
-    assert_int_equal(hak_load_relaxed(&hak_pool.dense_rest_last), 0); /* so it begins anew */
+    assert_int_equal(hak_load_relaxed(&hak_pool.dense_looks.last), 0); /* so it begins anew */
 }
 
 static void a_huge_block_that_is_gone_tells_nothing_any_more(void **state)
