@@ -57,11 +57,15 @@ static size_t runs_small_bytes(const struct hak_slab *s)
     return HAK_HARDENED ? 0 : s->note.small_bytes;
 }
 
-static void runs_count(const struct hak_slab *s, size_t blocks) /* modulo 2^64: counts down too */
+static void runs_count_bytes(size_t bytes, size_t blocks) /* modulo 2^64: counts down too */
 {
-    size_t bytes = runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes;
     hak_add_relaxed(&hak_large_counters.large_bytes, bytes * blocks);
     hak_add_relaxed(&hak_large_counters.large_blocks, blocks);
+}
+
+static void runs_count(const struct hak_slab *s, size_t blocks)
+{
+    runs_count_bytes(runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes, blocks);
 }
 
 /* What somebody asked for. `small`: the class's size, if that is what the block stands for. */
@@ -142,11 +146,10 @@ static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)
 /* A block that outgrows its superslab and has that to itself is a huge one from now on. */
 static bool runs_try_become_huge(size_t slot, const struct hak_slab *s)
 {
-    size_t bytes = s->large_bytes;
+    size_t bytes = s->large_bytes; /* the record may be gone afterwards */
     if (!hak_huge_try_make(slot, bytes, s->large_colour))
         return false;
-    hak_sub_relaxed(&hak_large_counters.large_bytes, bytes);
-    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+    runs_count_bytes(bytes, (size_t)-1);
     return true;
 }
 
@@ -172,8 +175,7 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (moved == NULL)
         return NULL;
     hak_store_relaxed(hak_map_entry(slot), 0u);
-    hak_sub_relaxed(&hak_large_counters.large_bytes, old_bytes);
-    hak_sub_relaxed(&hak_large_counters.large_blocks, 1u);
+    runs_count_bytes(old_bytes, (size_t)-1);
     hak_pool_release_any(slot, runs_slots(old_bytes), HAK_POOL_LABEL_RUN, true);
     return moved;
 }

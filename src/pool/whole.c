@@ -276,9 +276,9 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
 bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w)
 {
     bool zero;
-    bool all = slots == HAK_SLOTS;
+    unsigned others = HAK_SLOTS - slots;
     if (slot % HAK_SLOTS != 0 ||
-        (!all && !hak_pool_try_acquire_at(slot + slots, HAK_SLOTS - slots, &zero)))
+        (others != 0 && !hak_pool_try_acquire_at(slot + slots, others, &zero)))
         return false;
     *w = (struct hak_whole){slot / HAK_SLOTS, 1, HAK_SUPERSLAB_BYTES};
     pool_count_in_use(HAK_POOL_LABEL_RUN, -(long)HAK_SLOTS);

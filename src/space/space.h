@@ -66,7 +66,8 @@ struct hak_space {           /* all but slots written once, at the start */
 struct hak_space_group {
     _Atomic(uint64_t) taken;   /* written under the space lock */
     _Atomic(uint64_t) retired; /* the pool's */
-    /* Superslabs that may have a run of so many free slots, see pool_room; the pool's, lock-free */
+    /* Superslabs that may have a run of so many free slots, see pool_room_slots; the pool's,
+     * lock-free */
     _Atomic(uint64_t) avail[HAK_SPACE_ROOMS];
 };
 _Static_assert(sizeof(struct hak_space_group) == HAK_CACHE_LINE, "a line of its own");
