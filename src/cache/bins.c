@@ -478,9 +478,9 @@ void hak_cache_flush(struct hak_heap *heap)
 {
     struct hak_heap *home = hak_heap_lock_owner(heap);
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
-        bins_empty_locked(heap, cls);
-        if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
+        do
             bins_empty_locked(heap, cls);
+        while (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)));
     }
     hak_unlock(&home->lock);
     hak_outbox_flush(heap); /* what was in bins, of slabs that were taken over, too */

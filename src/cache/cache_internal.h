@@ -185,8 +185,8 @@ void hak_outbox_flush(struct hak_heap *heap);
  * False: there is no memory. */
 bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p);
 
-/* Returns what a metered bin holds to the bin of the class, which has room for it when it is empty.
- * True: it is empty no longer. */
+/* Returns what a metered bin holds to the bin of the class, as far as that has room. True: the bin
+ * has got some. */
 bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls);
 unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
 

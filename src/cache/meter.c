@@ -105,13 +105,15 @@ void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
 
 bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls)
 {
-    unsigned blocks = hak_metered_blocks(heap, cls);
+    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    size_t blocks = hak_metered_blocks(heap, cls);
     if (HAK_LIKELY(blocks == 0))
         return false;
-    void **from = heap->front.meter->blocks[cls];
-    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    /* The bin may have become smaller since the blocks left it. */
+    blocks = hak_min(blocks, (size_t)(heap->front.bins[cls].limit - top));
+    void **from = hak_load_relaxed(&meter_bin(heap, cls)->top) - blocks;
     hak_store_relaxed(&meter_bin(heap, cls)->top, from);
     memcpy(top + 1, from + 1, blocks * sizeof(void *));
     hak_store_release(&heap->front.bins[cls].top, top + blocks); /* ORDER: [metered] */
-    return true;
+    return blocks != 0;
 }

@@ -4,6 +4,7 @@
  * sampled blocks are blocks like all others. */
 #include "heap_support.h"
 
+#include "cache/cache_internal.h"
 #include "heap/profile.h"
 
 #include <math.h>
@@ -304,6 +305,46 @@ static void stopped_nothing_more_is_sampled(void **state)
     assert_int_equal(u.used_blocks + u.bin_blocks, 0);
 }
 
+/* Its bin has become smaller while the metered one held as much as the bin did when it was large.
+ */
+static void metered_blocks_go_back_into_a_smaller_bin(void **state)
+{
+    (void)state;
+    enum { MANY = 4000, REFILLS = 600 };
+    static char *p[MANY], *others[MANY];
+    struct hak_heap *heap;
+    start(UINT64_C(1) << 40);
+    heap = hak_heap_self_slow();
+    unsigned cls = hak_front_class(&heap->front, 64);
+    for (unsigned turn = 0; turn < 40; turn++) {
+        for (unsigned i = 0; i < MANY; i++)
+            p[i] = allocate(64);
+        for (unsigned i = 0; i < MANY; i++)
+            release(p[i]);
+    }
+    for (unsigned i = 0; i < MANY && hak_metered_blocks(heap, cls) < 100; i++)
+        p[0] = allocate(64);
+    unsigned metered = hak_metered_blocks(heap, cls);
+    unsigned capacity = heap->classes[cls].capacity;
+    assert_in_range(metered, 100, capacity);
+    uint64_t refills = hak_load_relaxed(&heap->stats.refills);
+    for (unsigned i = 0; hak_load_relaxed(&heap->stats.refills) < refills + REFILLS; i++) {
+        if (others[i % MANY] != NULL)
+            release(others[i % MANY]);
+        others[i % MANY] = allocate(1000);
+    }
+    assert_in_range(heap->classes[cls].capacity, 1, metered - 1);
+    hak_profile_stop();
+    for (unsigned i = 0; i < MANY; i++) {
+        p[i] = allocate(64);
+        CHECK(hak_bin_blocks(heap, cls) <= heap->classes[cls].capacity, "%u", i);
+    }
+    assert_int_equal(hak_metered_blocks(heap, cls), 0);
+    for (unsigned i = 0; i < MANY; i++)
+        for (unsigned k = 0; k < i && i % 37 == 0; k++)
+            assert_ptr_not_equal(p[i], p[k]);
+}
+
 static void ask(uint64_t word)
 {
     static unsigned calls;
@@ -467,6 +508,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(figures_count_what_the_program_holds),
     cmocka_unit_test(what_was_asked_for_is_known),
     cmocka_unit_test(threads_end_and_free_for_each_other),
+    cmocka_unit_test(metered_blocks_go_back_into_a_smaller_bin),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
     cmocka_unit_test(requests_are_taken_and_the_fast_paths_open_again),
     cmocka_unit_test(stacks_have_all_callers),
