@@ -54,16 +54,20 @@ static size_t bins_stack_bytes(unsigned capacity)
     return (capacity + 1) * sizeof(void *);
 }
 
+/* The bin has what it had, for which there is room. */
 static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsigned capacity)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
+    unsigned blocks = hak_bin_blocks(heap, cls);
+    if (blocks != 0)
+        memcpy(stack + 1, ch->stack + 1, blocks * sizeof(void *));
     stack[0] = NULL;
     ch->stack = stack;
     ch->capacity = (uint16_t)capacity;
     ch->batch = (uint16_t)((capacity + 1) / 2);
     ch->turns = 0;
     heap->front.bins[cls].limit = stack + capacity;
-    hak_store_relaxed(&heap->front.bins[cls].top, stack);
+    hak_store_relaxed(&heap->front.bins[cls].top, stack + blocks);
 }
 
 /* A stack from the heap's own arena, which has room for one of each class. */
@@ -95,8 +99,7 @@ static void bins_open(struct hak_heap *heap, unsigned cls)
         bins_install_first(heap, cls);
 }
 
-/* Called with the bin empty, so that there is nothing to copy. False: there is no memory, and the
- * bin is as it was. */
+/* False: there is no memory, and the bin is as it was. */
 static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capacity)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
@@ -192,16 +195,21 @@ static unsigned bins_first_blocks(const struct hak_heap *heap, unsigned cls, uns
     return BIN_FIRST_BLOCKS << begun;
 }
 
-/* Fills an empty bin; returns how many blocks it got. Sparing: with as little memory that nobody
- * has touched as possible. *zero is about the block that is popped first. */
+/* Fills the bin that malloc pops from, which is empty; returns how many blocks it got. Sparing:
+ * with as little memory that nobody has touched as possible. *zero is about the block that is
+ * popped first. */
 static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool sparing, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     struct hak_heap *home = hak_home(heap);
+    bool ordered = hak_cache_is_ordered(&heap->front, cls);
+    void **stack = ordered ? heap->front.meter->blocks[cls] : ch->stack;
     unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
     if (ch->begun < BIN_BEGINNING)
         want = (unsigned)hak_min(want, bins_first_blocks(heap, cls, ch->begun++));
-    void **out = ch->stack + want + 1;
+    if (ordered)
+        want = (unsigned)hak_min(want, HAK_METER_BLOCKS);
+    void **out = stack + want + 1;
     unsigned got = 0;
     for (unsigned i = 0; i < REFILL_MAX_SLABS && got * 2 < want; i++) {
         struct hak_slab *s =
@@ -226,10 +234,11 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
         }
     }
     if (got < want)
-        memmove(ch->stack + 1, out - got, got * sizeof(void *));
+        memmove(stack + 1, out - got, got * sizeof(void *));
     for (unsigned i = 0; HAK_HARDENED && i < got; i += SHUFFLE_BLOCKS)
-        hak_os_shuffle(ch->stack + 1 + i, (unsigned)hak_min(SHUFFLE_BLOCKS, got - i));
-    hak_store_relaxed(&heap->front.bins[cls].top, ch->stack + got);
+        hak_os_shuffle(stack + 1 + i, (unsigned)hak_min(SHUFFLE_BLOCKS, got - i));
+    hak_store_relaxed(&heap->front.bins[ordered ? HAK_KIND_METERED / 2 + cls : cls].top,
+                      stack + got);
     return got;
 }
 
@@ -266,6 +275,8 @@ static void bins_rest_locked(struct hak_heap *heap)
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
         struct hak_class_heap *ch = &heap->classes[cls];
+        if (!ch->refilled && hak_cache_is_ordered(&heap->front, cls))
+            hak_heap_unmeter_owner(heap, cls);
         unsigned blocks = hak_bin_blocks(heap, cls);
         if (blocks != 0 && !ch->refilled) {
             hak_heap_drain_locked(heap, cls, blocks);
@@ -304,7 +315,7 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
         bool unused;
         const struct hak_slab *s = hak_heap_pick_locked(hak_home(heap), next);
         if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 && s != NULL &&
-            !bins_is_fresh(s))
+            !bins_is_fresh(s) && !hak_cache_is_ordered(&heap->front, next))
             (void)bins_fill_locked(heap, next, true, &unused);
         void *p = hak_cache_pop(&heap->front, next * 2u);
         if (p != NULL) {
@@ -316,12 +327,18 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
+/* Out of the bin that malloc pops from. */
+static void *bins_pop(struct hak_heap *heap, unsigned cls)
+{
+    return hak_cache_pop(
+        &heap->front, cls * 2u + (hak_cache_is_ordered(&heap->front, cls) ? HAK_KIND_METERED : 0));
+}
+
 static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_do, bool *zero)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     *zero = false;
-    void *p =
-        hak_cache_pop(&heap->front, cls * 2u); /* starting the thread may have filled the bin */
+    void *p = bins_pop(heap, cls); /* starting the thread may have filled the bin */
     if (p != NULL)
         return p;
     if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
@@ -349,11 +366,14 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     bool borrows = larger_will_do && bins_may_borrow_locked(heap, cls);
     if (blocks == 0 && borrows && ch->volume < SPARING_REFILLS)
         p = bins_try_borrow_locked(heap, cls);
-    if (blocks == 0 && p == NULL)
+    hak_order_note_refill_locked(heap, cls);
+    if ((blocks == 0 || hak_cache_is_ordered(&heap->front, cls)) && p == NULL)
         blocks = bins_fill_locked(heap, cls, borrows, zero);
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
     hak_unlock(&home->lock);
+    if (p == NULL)
+        p = bins_pop(heap, cls);
     return p != NULL ? p : hak_cache_pop(&heap->front, cls * 2u);
 }
 
@@ -420,7 +440,9 @@ static size_t bins_drain_locked(struct hak_heap *heap, unsigned cls, unsigned co
 static void bins_retreat_locked(struct hak_heap *heap)
 {
     for (unsigned cls = 0; (cls = hak_heap_next_used_locked(heap, cls)) < HAK_CLASSES; cls++) {
-        hak_home(heap)->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        do
+            hak_home(heap)->free_bytes += bins_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        while (hak_cache_is_ordered(&heap->front, cls) && hak_heap_unmeter_owner(heap, cls));
         if (heap->classes[cls].stack != NULL && hak_bin_blocks(heap, cls) == 0)
             bins_shrink(heap, cls);
     }

@@ -69,7 +69,9 @@ struct hak_front {
     uintptr_t base;
     size_t slots;
     _Atomic(uint32_t) *map;
-    uint32_t tag; /* the home's, as in map entries: number << HAK_TAG_SHIFT */
+    uint32_t tag;              /* the home's, as in map entries: number << HAK_TAG_SHIFT */
+    _Atomic(uint32_t) ordered; /* a bit for each metered class: see order.c. Written under the
+                                  heap's lock, by others too */
     /* This thread's own: see place.c. Written under the heap's lock, by others too; what malloc
      * looks at may be closed, the true one is not. */
     _Atomic(uint8_t) tiny_kind[HAK_TINY_KINDS];
@@ -124,23 +126,25 @@ struct hak_outbox {
     uint32_t free;               /* of the message, so many blocks more fit */
 };
 
-#define HAK_METER_BLOCKS 124u
+#define HAK_METER_BLOCKS 122u
 #define HAK_METER_STACKS 4u
 
 /* What is counted of a class, or of all that has no metered bin. What is handed over ends before
  * the class's next sample point, and is counted before it is allocated: with one count for all,
  * whatever is allocated meanwhile would take the point away. */
 struct hak_metered {
-    int64_t left_bytes;  /* to the next sample point */
-    uint32_t size_bytes; /* the class's */
-    uint8_t most;        /* blocks that are handed over at a time */
-    uint8_t least;       /* fewer are few */
-    uint8_t thin;        /* times that there were few, since the bin was supplied */
-    bool begun;          /* it has a sample point */
+    int64_t left_bytes;     /* to the next sample point */
+    uint32_t size_bytes;    /* the class's */
+    uint8_t most;           /* blocks that are handed over at a time */
+    uint8_t least;          /* fewer are few */
+    uint8_t thin;           /* times that there were few, since the bin was supplied */
+    bool begun;             /* it has a sample point */
+    uint16_t blocks_before; /* see order.c: in the bin when it was judged last */
+    uint8_t trust;          /* in the order of what is freed */
 };
 
 /* A thread's metered bins, and what the profiler keeps of the thread. The owner's alone; made when
- * profiling begins, kept for the heap's next thread. */
+ * profiling or an order begins, kept for the heap's next thread. */
 struct hak_meter {
     struct hak_metered of[HAK_METERED_CLASSES + 1];
     uint64_t random;
@@ -205,7 +209,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[160];
+    char apart[152];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,
@@ -406,6 +410,21 @@ struct hak_meter *hak_cache_meter(struct hak_heap *heap);
  * NULL: the bin is empty, or a sample point lies in the next block, and nothing was done. The heap
  * has a meter. */
 void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls);
+/* The bins of a class hand out first what was freed first: see order.c. */
+static inline bool hak_cache_is_ordered(const struct hak_front *front, unsigned cls)
+{
+    return cls < HAK_METERED_CLASSES && (hak_load_relaxed(&front->ordered) >> cls & 1) != 0;
+}
+/* The kind of the bin that malloc looks into for a class's kind. */
+static inline uint8_t hak_front_kind(const struct hak_front *front, uint8_t kind)
+{
+    uint8_t shown = hak_kind_shown(kind);
+    return shown == kind && hak_cache_is_ordered(front, kind / 2u)
+               ? (uint8_t)(HAK_KIND_METERED + kind)
+               : shown;
+}
+/* A block of such a class; malloc has found its metered bin empty. NULL: it is to be refilled. */
+void *hak_cache_take_ordered(struct hak_heap *heap, unsigned cls);
 /* So often few blocks were handed over that it is time for hak_cache_meter_supply. */
 #define HAK_METER_THIN_TURNS 8u
 /* Sees to it that the bin has some more blocks to hand over. The caller holds no lock. */

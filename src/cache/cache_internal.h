@@ -190,7 +190,10 @@ bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p);
 bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls);
 unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
 
-/* The bin of a class, which is empty, may become larger: as if much was allocated in a row. */
+/* The bin that malloc pops from is empty: see order.c. */
+void hak_order_note_refill_locked(struct hak_heap *heap, unsigned cls);
+
+/* The bin of a class may become larger: as if much was allocated in a row. */
 void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls);
 
 /* Sizes that are still in classes of powers of two go to those of a quarter of a doubling. */

@@ -74,10 +74,11 @@ _Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
 
 void hak_heap_show_kinds_locked(struct hak_heap *heap)
 {
-    bool as_they_are = hak_kinds_are_shown();
+    bool as_they_are = hak_kinds_are_shown() && hak_load_relaxed(&heap->front.ordered) == 0;
     for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
         uint8_t kind = hak_load_relaxed(&heap->front.tiny_true[i]);
-        hak_store_relaxed(&heap->front.tiny_kind[i], as_they_are ? kind : hak_kind_shown(kind));
+        hak_store_relaxed(&heap->front.tiny_kind[i],
+                          as_they_are ? kind : hak_front_kind(&heap->front, kind));
     }
 }
 
@@ -112,6 +113,8 @@ void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes)
         struct hak_heap *home = hak_heap_lock_home(h);
         if (home == NULL)
             continue;
+        if (hak_load_relaxed(&hak_tables.metered))
+            hak_store_relaxed(&h->front.ordered, 0u);
         hak_heap_show_kinds_locked(h);
         hak_unlock(&home->lock);
     }

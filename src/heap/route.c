@@ -167,6 +167,12 @@ static void *route_small(struct hak_heap *heap, unsigned cls, const struct reque
         if (p != NULL)
             return p;
     }
+    if (hak_cache_is_ordered(&heap->front, cls)) {
+        void *p = hak_cache_take_ordered(heap, cls);
+        *zero = false;
+        if (p != NULL)
+            return p;
+    }
     return route_refill(heap, cls, r, zero);
 }
 
@@ -260,7 +266,9 @@ HAK_NOINLINE void *hak_heap_malloc_slow(size_t size_bytes)
 /* Out of the bin that malloc would look into. A thread without a heap has none. */
 static void *route_pop(struct hak_heap *heap, unsigned cls)
 {
-    return heap == NULL ? NULL : hak_cache_pop(&heap->front, hak_kind_shown((uint8_t)(cls * 2)));
+    return heap == NULL
+               ? NULL
+               : hak_cache_pop(&heap->front, hak_front_kind(&heap->front, (uint8_t)(cls * 2)));
 }
 
 /* Of a block of this length a program often writes little: to zero all of it would keep all of it
