@@ -23,7 +23,8 @@
 
 #include <string.h>
 
-#define ORDER_HEAP_BYTES ((size_t)16 << 20) /* in slabs */
+#define ORDER_HEAP_BYTES ((size_t)16 << 20) /* in the heap's own slabs, so that a guest has none   \
+                                             */
 #define ORDER_BATCH_BYTES 4096u
 #define ORDER_SAMPLE 8
 #define ORDER_PAIRS 2u
@@ -39,9 +40,8 @@ static void order_set_locked(struct hak_heap *heap, unsigned cls, bool on)
 
 void hak_order_note_refill_locked(struct hak_heap *heap, unsigned cls)
 {
-    if (HAK_HARDENED || heap->slab_bytes < ORDER_HEAP_BYTES || hak_home(heap) != heap ||
-        cls >= HAK_METERED_CLASSES || hak_cache_is_ordered(&heap->front, cls) ||
-        hak_load_relaxed(&hak_tables.metered))
+    if (HAK_HARDENED || heap->slab_bytes < ORDER_HEAP_BYTES || cls >= HAK_METERED_CLASSES ||
+        hak_cache_is_ordered(&heap->front, cls) || hak_load_relaxed(&hak_tables.metered))
         return;
     const struct hak_slab *s = hak_heap_pick_locked(heap, cls);
     if ((s == NULL || hak_load_relaxed(&s->free_blocks) == 0) && hak_cache_meter(heap) != NULL)

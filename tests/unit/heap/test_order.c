@@ -217,6 +217,46 @@ static void a_heap_of_which_little_is_in_use_keeps_none_in_metered_bins(void **s
     assert_nothing_is_lost();
 }
 
+/* Refills of another class, until bins that rest were looked for twice. */
+static void refill_others(unsigned from)
+{
+    uint64_t refills = hak_load_relaxed(&self()->stats.refills);
+    for (unsigned i = from; hak_load_relaxed(&self()->stats.refills) < refills + 600; i++) {
+        MUST(i < MOST);
+        put(i, 1000, false);
+    }
+}
+
+static void what_rests_in_metered_bins_goes_back(void **state)
+{
+    (void)state;
+    slide(100000, 300000, 10, 400, false);
+    assert_int_not_equal(ordered(), 0);
+    refill_others(100000);
+    for (unsigned cls = 0; cls < HAK_METERED_CLASSES; cls++)
+        if (hak_cache_is_ordered(&self()->front, cls) && hak_class(cls)->size_bytes < 500)
+            assert_int_equal(hak_metered_blocks(self(), cls), 0);
+    clear(MOST);
+    assert_nothing_is_lost();
+}
+
+static void bins_from_which_batches_are_taken_do_not_rest(void **state)
+{
+    (void)state;
+    struct unit_random r = {5};
+    slide(100000, 300000, 10, 400, false);
+    uint64_t drained = hak_load_relaxed(&self()->stats.drained_blocks);
+    for (unsigned i = 0; i < 400000; i++) {
+        take(i % 100000);
+        put(i % 100000, size_between(&r, 10, 400), false);
+        if (i % 5 == 0)
+            put(100000 + i / 5, 1000, false); /* a refill now and then */
+    }
+    assert_in_range(hak_load_relaxed(&self()->stats.drained_blocks) - drained, 0, 8000);
+    clear(MOST);
+    assert_nothing_is_lost();
+}
+
 static void the_heap_profile_ends_it(void **state)
 {
     (void)state;
@@ -285,6 +325,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_freed_at_random_are_handed_out_newest_first),
     cmocka_unit_test(nothing_is_lost_in_phases),
     cmocka_unit_test(a_heap_of_which_little_is_in_use_keeps_none_in_metered_bins),
+    cmocka_unit_test(what_rests_in_metered_bins_goes_back),
+    cmocka_unit_test(bins_from_which_batches_are_taken_do_not_rest),
     cmocka_unit_test(the_heap_profile_ends_it),
     cmocka_unit_test(a_thread_that_ends_leaves_all_of_it),
     cmocka_unit_test(guests_hand_out_the_newest),
