@@ -23,8 +23,9 @@
 
 #include <string.h>
 
-#define ORDER_HEAP_BYTES ((size_t)16 << 20) /* in the heap's own slabs, so that a guest has none   \
-                                             */
+#define ORDER_HEAP_BYTES                                                                           \
+    ((size_t)16 << 20) /* in the heap's own slabs, so that a guest has none                        \
+                        */
 #define ORDER_BATCH_BYTES 4096u
 #define ORDER_SAMPLE 8
 #define ORDER_PAIRS 2u

@@ -161,6 +161,13 @@ OURS: tuple[Benchmark, ...] = (
         "30000 32 64 5",
         "a list of 150,000 nodes in a heap that was in use for a while, walked along ten times",
     ),
+    ours(
+        "window",
+        "small",
+        "window 100000 16 400 4000000",
+        "20000 16 400 200000",
+        "100,000 blocks of 16-400 bytes, the oldest read, freed and replaced four million times",
+    ),
     Benchmark(
         "true",
         "small",
