@@ -371,10 +371,12 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
         blocks = bins_fill_locked(heap, cls, borrows, zero);
     HAK_PROBE2(refill, cls, blocks);
     hak_count_owner(&heap->stats.refills, 1u);
-    hak_unlock(&home->lock);
-    if (p == NULL)
+    if (p == NULL) /* with the lock held: no other thread changes which bin it is */
         p = bins_pop(heap, cls);
-    return p != NULL ? p : hak_cache_pop(&heap->front, cls * 2u);
+    if (p == NULL)
+        p = hak_cache_pop(&heap->front, cls * 2u);
+    hak_unlock(&home->lock);
+    return p;
 }
 
 void *hak_cache_refill(struct hak_heap *heap, unsigned cls, bool *zero)

@@ -23,13 +23,12 @@
 
 #include <string.h>
 
-#define ORDER_HEAP_BYTES                                                                           \
-    ((size_t)16 << 20) /* in the heap's own slabs, so that a guest has none                        \
-                        */
+/* In the heap's own slabs, so that a guest has none. */
+#define ORDER_HEAP_BYTES ((size_t)16 << 20)
 #define ORDER_BATCH_BYTES 4096u
-#define ORDER_SAMPLE 8
-#define ORDER_PAIRS 2u
-#define ORDER_TRUST 8u
+#define ORDER_SAMPLE 8 /* blocks that are looked at, and the fewest that are taken */
+#define ORDER_PAIRS 2u /* of the seven, that lie as they were freed */
+#define ORDER_TRUST 8u /* judgements against it, more than for it, that end it */
 
 static void order_set_locked(struct hak_heap *heap, unsigned cls, bool on)
 {
