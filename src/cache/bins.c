@@ -203,7 +203,8 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
     struct hak_class_heap *ch = &heap->classes[cls];
     struct hak_heap *home = hak_home(heap);
     bool ordered = hak_cache_is_ordered(&heap->front, cls);
-    void **stack = ordered ? heap->front.meter->blocks[cls] : ch->stack;
+    struct hak_bin *bin = ordered ? hak_metered_bin(heap, cls) : &heap->front.bins[cls];
+    void **stack = hak_load_relaxed(&bin->top); /* at the NULL, as it is empty */
     unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
     if (ch->begun < BIN_BEGINNING)
         want = (unsigned)hak_min(want, bins_first_blocks(heap, cls, ch->begun++));
@@ -237,8 +238,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
         memmove(stack + 1, out - got, got * sizeof(void *));
     for (unsigned i = 0; HAK_HARDENED && i < got; i += SHUFFLE_BLOCKS)
         hak_os_shuffle(stack + 1 + i, (unsigned)hak_min(SHUFFLE_BLOCKS, got - i));
-    hak_store_relaxed(&heap->front.bins[ordered ? HAK_KIND_METERED / 2 + cls : cls].top,
-                      stack + got);
+    hak_store_relaxed(&bin->top, stack + got);
     return got;
 }
 

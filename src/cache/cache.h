@@ -14,7 +14,8 @@
  *
  * There is one bin more than classes, which is always empty: the tables of kinds name it for the
  * sizes that somebody watches, and so malloc takes the slow path for those. And there are metered
- * bins, through which what malloc hands out can be counted: see meter.c. free knows neither.
+ * bins, through which what malloc hands out can be counted (meter.c), or put in order (order.c).
+ * free knows neither.
  *
  * The heap's lock is taken once a batch by the owner, and by others that look or adopt. Called by
  * the heap layer. */

@@ -185,6 +185,12 @@ void hak_outbox_flush(struct hak_heap *heap);
  * False: there is no memory. */
 bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p);
 
+/* Of a class of the first HAK_METERED_CLASSES. */
+static inline struct hak_bin *hak_metered_bin(struct hak_heap *heap, unsigned cls)
+{
+    return &heap->front.bins[HAK_KIND_METERED / 2 + cls];
+}
+
 /* Returns what a metered bin holds to the bin of the class, as far as that has room. True: the bin
  * has got some. */
 bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls);

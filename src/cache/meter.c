@@ -3,7 +3,7 @@
  * cache: metered bins. While they are in use, malloc pops from a bin into which nobody frees, and
  * which the slow path fills, from the class's own bin, with a few blocks at a time. So all that
  * malloc hands out can be counted, and stopped at any block, for the cost of one slow path in many
- * calls; free does what it always does.
+ * calls; free does what it always does. (That is the heap profile's use; order.c has another.)
  *
  *   free pushes ->  bin of the class  -- slow path, counted -->  metered bin  -> malloc pops
  *
@@ -14,11 +14,6 @@
 
 #define METER_MOST_BYTES 16384u
 #define METER_LEAST_PART 4u
-
-static struct hak_bin *meter_bin(struct hak_heap *heap, unsigned cls)
-{
-    return &heap->front.bins[HAK_KIND_METERED / 2 + cls];
-}
 
 static unsigned meter_most_blocks(unsigned cls)
 {
@@ -39,8 +34,8 @@ struct hak_meter *hak_cache_meter(struct hak_heap *heap)
         m->of[cls].size_bytes = hak_class(cls)->size_bytes;
         m->of[cls].most = (uint8_t)meter_most_blocks(cls);
         m->of[cls].least = (uint8_t)(m->of[cls].most / METER_LEAST_PART);
-        meter_bin(heap, cls)->limit = m->blocks[cls]; /* always full: nobody pushes */
-        hak_store_relaxed(&meter_bin(heap, cls)->top, m->blocks[cls]);
+        hak_metered_bin(heap, cls)->limit = m->blocks[cls]; /* always full: nobody pushes */
+        hak_store_relaxed(&hak_metered_bin(heap, cls)->top, m->blocks[cls]);
     }
     heap->front.meter = m;
     return m;
@@ -50,7 +45,7 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls)
 {
     if (cls >= HAK_METERED_CLASSES || heap->front.meter == NULL)
         return 0;
-    void **top = hak_load_acquire(&meter_bin(heap, cls)->top); /* ORDER: [metered] */
+    void **top = hak_load_acquire(&hak_metered_bin(heap, cls)->top); /* ORDER: [metered] */
     return (unsigned)(top - heap->front.meter->blocks[cls]);
 }
 
@@ -75,12 +70,12 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls)
             return NULL;
         of->thin++;
     }
-    if (HAK_UNLIKELY(hak_load_relaxed(&meter_bin(heap, cls)->top) != to))
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_metered_bin(heap, cls)->top) != to))
         return NULL;
     of->left_bytes -= bytes;
     hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);
     memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
-    hak_store_release(&meter_bin(heap, cls)->top, to + blocks - 1); /* ORDER: [metered] */
+    hak_store_release(&hak_metered_bin(heap, cls)->top, to + blocks - 1); /* ORDER: [metered] */
     return *top;
 }
 
@@ -111,8 +106,8 @@ bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls)
         return false;
     /* The bin may have become smaller since the blocks left it. */
     blocks = hak_min(blocks, (size_t)(heap->front.bins[cls].limit - top));
-    void **from = hak_load_relaxed(&meter_bin(heap, cls)->top) - blocks;
-    hak_store_relaxed(&meter_bin(heap, cls)->top, from);
+    void **from = hak_load_relaxed(&hak_metered_bin(heap, cls)->top) - blocks;
+    hak_store_relaxed(&hak_metered_bin(heap, cls)->top, from);
     memcpy(top + 1, from + 1, blocks * sizeof(void *));
     hak_store_release(&heap->front.bins[cls].top, top + blocks); /* ORDER: [metered] */
     return blocks != 0;

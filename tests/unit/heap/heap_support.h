@@ -60,3 +60,14 @@ static inline bool is_zero(const char *p, size_t bytes)
             return false;
     return true;
 }
+
+/* After every block was freed: nothing is held. */
+static inline void assert_nothing_is_lost(void)
+{
+    hak_heap_trim();
+    struct hak_cache_usage u;
+    hak_cache_usage(&u);
+    assert_int_equal(u.used_blocks, 0);
+    assert_int_equal(u.bin_blocks, 0);
+    assert_int_equal(u.slabs, 0);
+}

@@ -65,15 +65,20 @@ static void clear(unsigned count)
             take(i);
 }
 
-/* Of the blocks of each class, by age, how many in a hundred lie behind the one before, on the same
- * page or the next. */
-static unsigned percent_in_order(unsigned count, unsigned oldest)
+static unsigned class_at(unsigned at)
+{
+    return (hak_map_lookup(window[at].p) & HAK_KIND_MASK) / 2;
+}
+
+/* The window's oldest block is its first. Of the blocks of each class, by age, how many in a
+ * hundred lie behind the one before, on the same page or the next. */
+static unsigned percent_in_order(unsigned count)
 {
     static const char *last[HAK_CLASSES];
     unsigned pairs = 0, rising = 0;
     for (unsigned i = 0; i < count; i++) {
-        const char *p = window[(oldest + i) % count].p;
-        unsigned cls = (hak_map_lookup(p) & HAK_KIND_MASK) / 2;
+        const char *p = window[i].p;
+        unsigned cls = class_at(i);
         if (last[cls] != NULL) {
             pairs++;
             rising += (uintptr_t)p - (uintptr_t)last[cls] - 1 < HAK_PAGE_BYTES;
@@ -84,23 +89,13 @@ static unsigned percent_in_order(unsigned count, unsigned oldest)
     return rising * 100 / pairs;
 }
 
-static void assert_nothing_is_lost(void)
-{
-    hak_heap_trim();
-    struct hak_cache_usage u;
-    hak_cache_usage(&u);
-    assert_int_equal(u.used_blocks, 0);
-    assert_int_equal(u.bin_blocks, 0);
-    assert_int_equal(u.slabs, 0);
-}
-
 static void a_window_of_a_large_heap_stays_in_order(void **state)
 {
     (void)state;
     for (int zeroed = 0; zeroed < 2; zeroed++) {
         slide(100000, 2000000, 10, 400, zeroed);
         assert_int_not_equal(ordered(), 0);
-        assert_in_range(percent_in_order(100000, 0), 85, 100);
+        assert_in_range(percent_in_order(100000), 85, 100);
         clear(100000);
         assert_nothing_is_lost();
     }
@@ -122,11 +117,11 @@ static void blocks_of_one_class_are_handed_out_newest_first(void **state)
 {
     (void)state;
     slide(150000, 150000, 200, 200, false);
-    unsigned cls = (hak_map_lookup(window[149999].p) & HAK_KIND_MASK) / 2;
+    unsigned cls = class_at(149999);
     assert_true(hak_cache_is_ordered(&self()->front, cls));
     slide(150000, 150000, 200, 200, false);
     assert_false(hak_cache_is_ordered(&self()->front, cls));
-    assert_in_range(percent_in_order(150000, 0), 99, 100);
+    assert_in_range(percent_in_order(150000), 99, 100);
     for (unsigned i = 0; i < 1000; i++) {
         char *p = window[i].p;
         take(i);
@@ -142,7 +137,7 @@ static void what_is_freed_at_once_is_handed_out_newest_first(void **state)
 {
     (void)state;
     slide(150000, 100000, 200, 200, false);
-    unsigned cls = (hak_map_lookup(window[99999].p) & HAK_KIND_MASK) / 2;
+    unsigned cls = class_at(99999);
     assert_true(hak_cache_is_ordered(&self()->front, cls));
     unsigned other_places = 0;
     char *before = NULL;
