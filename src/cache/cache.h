@@ -32,7 +32,7 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 /* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */
 #define HAK_LISTS 5u
 #define HAK_LIST_FULL 4u
-#define HAK_STACK_ARENA_BYTES 7808u
+#define HAK_STACK_ARENA_BYTES 7936u
 #define HAK_FEW_STACKS_BYTES 1024u
 
 /* Beyond so many threads, whatever the settings, all share others' slabs. */
@@ -210,10 +210,10 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[152];
+    char apart[3928];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
-_Static_assert(offsetof(struct hak_heap, stack_arena) == 2 * HAK_PAGE_BYTES,
+_Static_assert(offsetof(struct hak_heap, stack_arena) == 3 * HAK_PAGE_BYTES,
                "`apart` fills the page before");
 
 /* The calling thread's front: its heap's, or one of the two below. One pointer, initial-exec. */

@@ -20,8 +20,8 @@
 
 #include "space/space.h"
 
-#define HAK_POOL_LABELS 85u /* 84 size classes and one label for runs */
-#define HAK_POOL_LABEL_RUN 84u
+#define HAK_POOL_LABELS 89u /* 88 size classes and one label for runs */
+#define HAK_POOL_LABEL_RUN 88u
 #define HAK_POOL_DENSE 128u /* or-ed to a label: what is acquired will be used up */
 
 enum hak_stage {

@@ -4,6 +4,7 @@
 #include "slab/slab.h"
 
 #define MOST_SLOTS 16u
+#define LEAST_BLOCKS 4u
 #define APART_LEAST ((size_t)1024)
 #define LARGE_FROM 40u /* the first class above 2 KiB and a line */
 
@@ -27,6 +28,12 @@ static const struct {
 };
 _Static_assert(LARGE_FROM + sizeof large / sizeof large[0] == HAK_CLASS_ALIGNED,
                "all classes but those for aligned blocks");
+
+/* Two a doubling from 4 KiB on, below that one. No two classes have the same size. */
+static const uint32_t aligned[] = {1 << 10,  2 << 10,  4 << 10,  6 << 10,  8 << 10, 12 << 10,
+                                   16 << 10, 24 << 10, 32 << 10, 48 << 10, 64 << 10};
+_Static_assert(HAK_CLASS_ALIGNED + sizeof aligned / sizeof aligned[0] == HAK_CLASSES,
+               "all classes");
 
 struct hak_class_tables hak_tables HAK_RARELY_USED; /* not without a heap */
 
@@ -54,15 +61,17 @@ static unsigned classes_blocks(size_t slab_bytes, size_t size)
     return size <= HAK_TINY_MAX ? (blocks - 1) | 1 : blocks;
 }
 
-/* As many slots as it takes that what a slab's tail wastes is a sixteenth at most: one to eight,
- * and for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15 of them begin at 15
- * places within a page: the caches have room for few blocks that begin at the same one. (To replace
- * one of 16 blocks and touch its pages takes 61 ns so, 80 with slabs of 7 blocks, 123 with 3.) */
+/* As many slots as it takes for four blocks, and that what a slab's tail wastes is a sixteenth at
+ * most: one to eight, and for blocks of 64 KiB sixteen. Those are of 18 cache lines more, and so 15
+ * of them begin at 15 places within a page: the caches have room for few blocks that begin at the
+ * same one. (To replace one of 16 blocks and touch its pages takes 61 ns so, 80 with slabs of 7
+ * blocks, 123 with 3.) */
 static void classes_describe(unsigned cls, size_t size, bool fine)
 {
     struct hak_class *c = &hak_tables.classes[cls];
     unsigned slots = 1;
-    while (slots < MOST_SLOTS && slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16)
+    while (slots < MOST_SLOTS && (slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16 ||
+                                  slots * HAK_SLOT_BYTES / size < LEAST_BLOCKS))
         slots *= 2;
     c->size_bytes = (uint32_t)size;
     c->slots = (uint8_t)slots;
@@ -72,7 +81,8 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
     c->even_bits = hak_ctz64(size);
     c->inverse = hak_inverse64(size >> c->even_bits);
     c->fine = fine;
-    classes_colour(c);
+    if (cls < HAK_CLASS_ALIGNED)
+        classes_colour(c);
 }
 
 /* A power of two, and a line of the cache more; of 63 to a slab a quarter of that will do. */
@@ -91,7 +101,7 @@ static size_t classes_bytes(unsigned cls)
         return classes_apart((cls % 8 + 9) * ((size_t)16 << (cls / 8 - 1)));
     if (cls < HAK_CLASS_ALIGNED)
         return large[cls - LARGE_FROM].size_bytes;
-    return APART_LEAST << (cls - HAK_CLASS_ALIGNED);
+    return aligned[cls - HAK_CLASS_ALIGNED];
 }
 
 static void classes_place(unsigned cls, size_t *tiny, size_t *small)
@@ -127,12 +137,17 @@ void hak_classes_start(void)
 
 unsigned hak_class_aligned(size_t align_bytes, size_t size_bytes)
 {
-    size_t power = (size_t)1 << hak_log2_ceil(hak_max(size_bytes, APART_LEAST));
-    unsigned cls = hak_class_of(size_bytes);
-    for (; cls < HAK_CLASS_ALIGNED && hak_class(cls)->size_bytes < power; cls++)
+    unsigned least = HAK_CLASS_ALIGNED;
+    while (hak_class(least)->size_bytes < size_bytes)
+        least++;
+    bool coloured = !HAK_HARDENED && size_bytes > HAK_TINY_MAX; /* all others that are as long */
+    if (coloured && align_bytes > HAK_CACHE_LINE)
+        return least;
+    size_t most = hak_class(least)->size_bytes;
+    for (unsigned cls = hak_class_of(size_bytes); hak_class(cls)->size_bytes < most; cls++)
         if (hak_class_is_aligned(cls, align_bytes))
             return cls;
-    return HAK_CLASS_ALIGNED + hak_log2_floor(power / APART_LEAST);
+    return least;
 }
 
 void hak_classes_refine(unsigned cls)

@@ -8,10 +8,10 @@
  * Blocks of just 1, 2, 4 ... 64 KiB side by side would have the first bytes of all of them, and of
  * all their pages, in the same few sets of the caches, which hold some eight lines each. So those
  * classes are a cache line to 18 lines longer, the first 16 bytes, which is also room for a header.
- * Behind them come classes of just these sizes, for aligned blocks. For the same reason the first
- * block of a slab begins at another line in each of 32 neighbouring slabs (slab colouring: Bonwick,
- * "The Slab Allocator", 1994, section 4.3), as far as what a slab has left behind its last block
- * allows. See "Where blocks begin" in docs/performance.md.
+ * Behind them come classes of just these sizes, and of 6, 12, 24 and 48 KiB, for aligned blocks.
+ * For the same reason the first block of a slab begins at another line in each of 32 neighbouring
+ * slabs (slab colouring: Bonwick, "The Slab Allocator", 1994, section 4.3), as far as what a slab
+ * has left behind its last block allows. See "Where blocks begin" in docs/performance.md.
  *
  * What the fast paths look up may name the closed kind instead, whose bin is always empty: so the
  * slow path sees every request of that size. What the size's class is stays in the true tables.
@@ -24,7 +24,7 @@
 
 #include "space/space.h"
 
-#define HAK_CLASSES 84u
+#define HAK_CLASSES 88u
 #define HAK_KIND_CLOSED (HAK_CLASSES * 2u)
 /* The first classes, those up to 1 KiB, have a metered bin each as well: see cache/meter.c. */
 #define HAK_METERED_CLASSES 32u
@@ -37,7 +37,7 @@ _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of a line */
 #define HAK_SMALL_STEP ((size_t)64)
 #define HAK_SMALL_KINDS (HAK_SMALL_MAX / HAK_SMALL_STEP + 1)
-#define HAK_CLASS_ALIGNED (HAK_CLASSES - 7u) /* the first of those for aligned blocks alone */
+#define HAK_CLASS_ALIGNED (HAK_CLASSES - 11u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
 /* A set of classes, a bit each. */

@@ -184,7 +184,7 @@ static void events_are_lines_in_the_checked_build(void **state)
                             "hakmem: only the debug build of the library prints single events\n");
     hakmem_free(hakmem_malloc(400000));
     hakmem_free(hakmem_malloc(400000));
-    assert_int_equal(lines_with(said, "[SS_ACQUIRE] stage=fresh class=84 superslab=0 slot=0"),
+    assert_int_equal(lines_with(said, "[SS_ACQUIRE] stage=fresh class=88 superslab=0 slot=0"),
                      HAK_CHECKS);
     assert_int_equal(lines_with(said, "[SS_ACQUIRE]"), 2 * HAK_CHECKS);
     assert_int_equal(lines_with(said, "[SS_FREE]"), 2 * HAK_CHECKS);

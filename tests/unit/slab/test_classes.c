@@ -91,7 +91,8 @@ static void classes_ascend_in_multiples_of_the_alignment(void **state)
     hak_classes_start();
     assert_int_equal(hak_class(0)->size_bytes, HAK_ALIGNMENT);
     assert_int_equal(hak_class(HAK_CLASS_ALIGNED - 1)->size_bytes, HAK_SMALL_MAX);
-    const size_t only_aligned[] = {1024, 2048, 4096, 8192, 16384, 32768, HAK_SLOT_BYTES};
+    const size_t only_aligned[] = {1024,  2048,  4096,  6144,  8192,          12288,
+                                   16384, 24576, 32768, 49152, HAK_SLOT_BYTES};
     assert_int_equal(HAK_CLASSES - HAK_CLASS_ALIGNED, UNIT_COUNT(only_aligned));
     for (unsigned i = 0; i < UNIT_COUNT(only_aligned); i++)
         assert_int_equal(hak_class(HAK_CLASS_ALIGNED + i)->size_bytes, only_aligned[i]);
