@@ -8,10 +8,10 @@
  * reads them ahead: a window of the last 100,000 blocks of 16 to 400 bytes takes three fifths of
  * the time (see docs/performance.md).
  *
- * So where a heap that no cache holds is about to carve memory for a class, in which blocks lie in
- * order, malloc pops from the class's metered bin. That is filled with a batch of what was freed
- * first, or from slabs where that is little; and what is freed meanwhile gathers in the class's own
- * bin. It ends where blocks are not freed in order, or come back as they go.
+ * So where a heap that no second-level cache holds is about to carve memory for a class, in which
+ * blocks lie in order, malloc pops from the class's metered bin. That is filled with a batch of
+ * what was freed first, or from slabs where that is little; and what is freed meanwhile gathers in
+ * the class's own bin. It ends where blocks are not freed in order, or come back as they go.
  *
  *   free pushes ->  bin of the class: [oldest] ... [newest]
  *                                     | a batch
@@ -24,7 +24,7 @@
 #include <string.h>
 
 /* In the heap's own slabs, so that a guest has none. */
-#define ORDER_HEAP_BYTES ((size_t)16 << 20)
+#define ORDER_HEAP_BYTES ((size_t)4 << 20)
 #define ORDER_BATCH_BYTES 4096u
 #define ORDER_SAMPLE 8 /* blocks that are looked at, and the fewest that are taken */
 #define ORDER_PAIRS 2u /* of the seven, that lie as they were freed */

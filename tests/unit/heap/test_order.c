@@ -7,7 +7,7 @@
 #include "heap/profile.h"
 
 #define MOST 200000u
-#define LARGE_HEAP (16 * MIB)
+#define LARGE_HEAP (4 * MIB)
 
 static struct {
     char *p;
@@ -93,10 +93,11 @@ static void a_window_of_a_large_heap_stays_in_order(void **state)
 {
     (void)state;
     for (int zeroed = 0; zeroed < 2; zeroed++) {
-        slide(100000, 2000000, 10, 400, zeroed);
+        unsigned count = zeroed ? 40000 : 100000;
+        slide(count, 20 * count, 10, 400, zeroed);
         assert_int_not_equal(ordered(), 0);
-        assert_in_range(percent_in_order(100000), 85, 100);
-        clear(100000);
+        assert_in_range(percent_in_order(count), 85, 100);
+        clear(count);
         assert_nothing_is_lost();
     }
 }
@@ -104,11 +105,11 @@ static void a_window_of_a_large_heap_stays_in_order(void **state)
 static void a_small_heap_hands_out_the_newest(void **state)
 {
     (void)state;
-    slide(30000, 200000, 10, 400, false);
+    slide(10000, 200000, 10, 400, false);
     assert_true(self()->slab_bytes < LARGE_HEAP);
     assert_int_equal(ordered(), 0);
     assert_null(self()->front.meter);
-    clear(30000);
+    clear(10000);
     assert_nothing_is_lost();
 }
 

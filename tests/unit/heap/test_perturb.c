@@ -82,7 +82,7 @@ static void small_blocks_are_filled_when_they_are_freed(void **state)
 static void nothing_is_lost_and_it_ends(void **state)
 {
     (void)state;
-    static char *p[5000];
+    static char *p[2000];
     assert_true(hak_heap_set_perturb(VALUE));
     for (unsigned i = 0; i < UNIT_COUNT(p); i++) {
         p[i] = allocate(i * 7 % 3000);
