@@ -486,9 +486,12 @@ size_t hak_heap_trim(void)
     struct hak_heap *heap = hak_heap_self_slow();
     if (!hak_heap_started())
         return 0;
+    uint64_t unmapped = hak_pool_unmapped();
     if (heap != NULL)
         hak_cache_flush_groups(heap);
     hak_cache_collect_orphans();
-    size_t bytes = hak_large_trim();
+    hak_large_flush_any();
+    size_t bytes = (size_t)(hak_pool_unmapped() - unmapped) * HAK_SUPERSLAB_BYTES;
+    bytes += hak_large_trim();
     return bytes + hak_cache_purge();
 }

@@ -7,21 +7,23 @@
 
 #define HAK_RUN_CACHE_LEAST_SLOTS 2u
 /* Longer ones are worth the pool's few hundred nanoseconds, and would hold much. */
-#define HAK_RUN_CACHE_MOST_SLOTS 5u
-#define HAK_RUN_ROW_RUNS 2u
+#define HAK_RUN_CACHE_MOST_SLOTS 16u
+#define HAK_RUN_CACHE_RUNS 8u
+/* A run that waits is a word, from below: the first slot + 1 (4 bytes), how many slots (one), and
+ * in the highest bit whether there was a tick since it was put there. 0: none. */
+#define HAK_RUN_SLOTS_SHIFT 32u
+_Static_assert(HAK_RUN_CACHE_MOST_SLOTS < 31, "a bit for each length");
 
-/* Runs of one length. Any thread. */
-struct run_row {
-    _Atomic(uint32_t) runs[HAK_RUN_ROW_RUNS]; /* first slot + 1; 0: none */
-    _Atomic(bool) used;                       /* since the last tick something was taken */
-};
-
-/* See run_cache.c. */
+/* See run_cache.c. Any thread. What follows the runs are hints: of two threads at once one's may
+ * get lost. */
 struct run_cache {
-    struct run_row rows[HAK_RUN_CACHE_MOST_SLOTS - HAK_RUN_CACHE_LEAST_SLOTS + 1];
-    _Atomic(uint64_t) taken; /* runs, since the start; of two at once one may not be counted */
+    _Atomic(uint64_t) runs[HAK_RUN_CACHE_RUNS];
+    _Atomic(uint64_t) taken;  /* runs, since the start */
+    _Atomic(uint32_t) newest; /* modulo the places: where a run was put last */
+    _Atomic(uint32_t) held;   /* slots */
+    _Atomic(uint32_t) told;   /* of those, counted by hak_pool_count_waiting */
+    _Atomic(uint32_t) wanted; /* a bit for each length that was asked for since the last tick */
 } __attribute__((aligned(HAK_CACHE_LINE)));
-_Static_assert(sizeof(struct run_cache) == HAK_CACHE_LINE, "a line of its own");
 
 struct large_counters {
     _Atomic(size_t) large_bytes, large_blocks, huge_bytes, huge_blocks;
@@ -86,6 +88,8 @@ unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot);
 /* The caller owns the run, has cleared its map entry, and leaves it counted as a block. False:
  * there is no room. */
 bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots);
+/* Back to the pool with what waits and begins at one of these slots. False: nothing did. */
+bool hak_run_cache_flush_among(size_t slot, unsigned slots);
 /* Back to the pool with a run that its record describes and that counts as a block. */
 void hak_run_release(size_t slot);
 /* All that wait; others may come and go meanwhile. */

@@ -8,83 +8,206 @@
  * the pool and to the counters of large blocks such a run is still in use (hak_large_stats
  * subtracts what waits here), its map entry is 0, and its pages are as the program left them.
  *
- * A run in a cache is one word; whoever takes the word out owns the run. There are a few places for
- * each length; from those from which nothing was taken between two ticks the runs go back to the
- * pool. */
+ * A run in a cache is one word; whoever takes the word out owns the run. Of those of about the
+ * length the one that was put here last is taken first, as far as that is known: the processor's
+ * caches have what the thread has written to it. The oldest make room. Only lengths wait that were
+ * asked for since the last tick, so that what realloc leaves behind on its way takes no room. Runs
+ * that nobody takes between two ticks go back to the pool. */
 #include "large/large_internal.h"
 
-#define RUN_LENGTHS (HAK_RUN_CACHE_MOST_SLOTS - HAK_RUN_CACHE_LEAST_SLOTS + 1)
-#define RUN_ROWS (HAK_RUN_CACHES * RUN_LENGTHS)
+/* All that wait in a cache: an eighth of what the process has in runs, 2 MiB at least, 4 at most.
+ */
+#define CACHE_LEAST_SLOTS 32u
+#define CACHE_MOST_SLOTS 64u
+#define CACHE_SHARE 8u
 
-/* All rows of all caches: i < RUN_ROWS. */
-static struct run_row *run_row_at(unsigned i, unsigned *slots)
+#define RUN_RESTED (UINT64_C(1) << 63)
+
+static size_t run_slot(uint64_t run)
 {
-    *slots = HAK_RUN_CACHE_LEAST_SLOTS + i % RUN_LENGTHS;
-    return &hak_large_counters.caches[i / RUN_LENGTHS].rows[i % RUN_LENGTHS];
+    return (uint32_t)run - 1u;
 }
 
-static struct run_row *run_row_of(unsigned number, unsigned slots)
+static unsigned run_slots(uint64_t run)
 {
-    return &hak_large_counters.caches[number % HAK_RUN_CACHES]
-                .rows[slots - HAK_RUN_CACHE_LEAST_SLOTS];
+    return (uint8_t)(run >> HAK_RUN_SLOTS_SHIFT);
 }
 
-static bool run_row_try_take(struct run_row *row, size_t *slot)
+/* May serve a request for `slots`: it is not more than a quarter longer. */
+static bool run_serves(uint64_t run, unsigned slots)
 {
-    for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
-        uint32_t run = hak_load_relaxed(&row->runs[i]);
-        /* ORDER: [cached-run] what was done in the run before it was put here is over */
-        if (run != 0 && hak_cas_acquire(&row->runs[i], &run, 0u)) {
-            *slot = run - 1;
-            return true;
-        }
-    }
-    return false;
+    return run_slots(run) - slots <= slots / 4; /* modulo 2^32: not if it is shorter */
+}
+
+static struct run_cache *run_cache_of(unsigned number)
+{
+    return &hak_large_counters.caches[number % HAK_RUN_CACHES];
+}
+
+static bool run_try_take(_Atomic(uint64_t) *place, uint64_t run)
+{
+    /* ORDER: [cached-run] what was done in the run before it was put here is over */
+    return hak_cas_acquire(place, &run, UINT64_C(0));
+}
+
+static void run_cache_want(struct run_cache *c, unsigned slots)
+{
+    uint32_t wanted = hak_load_relaxed(&c->wanted);
+    if (HAK_UNLIKELY((wanted >> slots & 1) == 0))
+        hak_store_relaxed(&c->wanted, wanted | UINT32_C(1) << slots);
+}
+
+/* A length that a run of so many slots serves was asked for. */
+static bool run_cache_wants(const struct run_cache *c, unsigned slots)
+{
+    unsigned least = (slots * 4 + 4) / 5;
+    uint32_t lengths = (UINT32_C(2) << slots) - (UINT32_C(1) << least);
+    return (hak_load_relaxed(&c->wanted) & lengths) != 0;
+}
+
+/* The pool knows how many slots wait, to within so many for each cache. */
+#define TOLD_SLOTS 8u
+
+static void run_cache_tell(struct run_cache *c, uint32_t held)
+{
+    hak_store_relaxed(&c->held, held);
+    if (HAK_LIKELY(held - hak_load_relaxed(&c->told) + TOLD_SLOTS - 1 < 2 * TOLD_SLOTS - 1))
+        return;
+    uint32_t told = hak_exchange_relaxed(&c->told, held);
+    hak_pool_count_waiting((ptrdiff_t)held - (ptrdiff_t)told);
+}
+
+/* What `held` should be: threads that share the cache, and ticks, leave it behind. */
+static uint32_t run_cache_count(struct run_cache *c)
+{
+    uint32_t held = 0;
+    for (unsigned i = 0; i < HAK_RUN_CACHE_RUNS; i++)
+        held += run_slots(hak_load_relaxed(&c->runs[i]));
+    run_cache_tell(c, held);
+    return held;
+}
+
+static void run_cache_hold(struct run_cache *c, uint32_t more)
+{
+    uint32_t held = hak_load_relaxed(&c->held) + more;
+    if (HAK_LIKELY(held <= CACHE_MOST_SLOTS))
+        run_cache_tell(c, held);
+    else
+        run_cache_count(c);
 }
 
 unsigned hak_run_cache_try_take(unsigned number, unsigned slots, size_t *slot)
 {
-    unsigned most = (unsigned)hak_min(slots + slots / 4, HAK_RUN_CACHE_MOST_SLOTS);
-    for (unsigned length = slots; length <= most; length++) {
-        struct run_row *row = run_row_of(number, length);
-        if (run_row_try_take(row, slot)) {
-            hak_store_relaxed(&row->used, true);
-            hak_count_owner(&hak_large_counters.caches[number % HAK_RUN_CACHES].taken, 1u);
-            return length;
-        }
+    struct run_cache *c = run_cache_of(number);
+    uint32_t newest = hak_load_relaxed(&c->newest);
+    run_cache_want(c, slots);
+    for (unsigned age = 0; age < HAK_RUN_CACHE_RUNS; age++) {
+        _Atomic(uint64_t) *place = &c->runs[(newest - age) % HAK_RUN_CACHE_RUNS];
+        uint64_t run = hak_load_relaxed(place);
+        if (!run_serves(run, slots) || !run_try_take(place, run))
+            continue;
+        if (age == 0)
+            hak_store_relaxed(&c->newest, newest - 1);
+        run_cache_hold(c, 0 - run_slots(run));
+        hak_count_owner(&c->taken, 1u);
+        *slot = run_slot(run);
+        return run_slots(run);
     }
     return 0;
 }
 
-bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots)
+static bool run_cache_has_room(struct run_cache *c, unsigned slots)
 {
-    struct run_row *row = run_row_of(number, slots);
-    for (unsigned i = 0; i < HAK_RUN_ROW_RUNS; i++) {
-        uint32_t run = hak_load_relaxed(&row->runs[i]);
+    size_t share = hak_load_relaxed(&hak_large_counters.large_bytes) / CACHE_SHARE;
+    size_t most = hak_max(CACHE_LEAST_SLOTS, hak_min(share / HAK_SLOT_BYTES, CACHE_MOST_SLOTS));
+    return HAK_LIKELY(hak_load_relaxed(&c->held) + slots <= most) ||
+           run_cache_count(c) + slots <= most;
+}
+
+static bool run_try_flush(_Atomic(uint64_t) *place)
+{
+    uint64_t run = hak_load_relaxed(place);
+    if (run == 0 || !run_try_take(place, run))
+        return false;
+    hak_run_release(run_slot(run));
+    return true;
+}
+
+static bool run_cache_try_fill(struct run_cache *c, size_t slot, unsigned slots)
+{
+    uint32_t newest = hak_load_relaxed(&c->newest);
+    for (unsigned i = 1; i <= HAK_RUN_CACHE_RUNS; i++) {
+        _Atomic(uint64_t) *place = &c->runs[(newest + i) % HAK_RUN_CACHE_RUNS];
+        uint64_t run = hak_load_relaxed(place);
         /* ORDER: [cached-run] all that was done in the run */
-        if (run == 0 && hak_cas_release(&row->runs[i], &run, (uint32_t)slot + 1))
+        if (run == 0 &&
+            hak_cas_release(place, &run, (uint64_t)slots << HAK_RUN_SLOTS_SHIFT | (slot + 1))) {
+            hak_store_relaxed(&c->newest, newest + i);
+            run_cache_hold(c, slots);
             return true;
+        }
     }
     return false;
 }
 
-static size_t run_row_flush(struct run_row *row)
+bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots)
 {
-    size_t slot;
-    size_t runs = 0;
-    for (; run_row_try_take(row, &slot); runs++)
-        hak_run_release(slot);
-    return runs;
+    struct run_cache *c = run_cache_of(number);
+    if (!run_cache_wants(c, slots))
+        return false;
+    uint32_t oldest = hak_load_relaxed(&c->newest) + 1; /* or what has come to its place */
+    for (unsigned i = 0; i < HAK_RUN_CACHE_RUNS && !run_cache_has_room(c, slots); i++)
+        (void)run_try_flush(&c->runs[(oldest + i) % HAK_RUN_CACHE_RUNS]);
+    return run_cache_try_fill(c, slot, slots) ||
+           (run_try_flush(&c->runs[oldest % HAK_RUN_CACHE_RUNS]) &&
+            run_cache_try_fill(c, slot, slots));
+}
+
+static void run_caches_count(void)
+{
+    for (unsigned i = 0; i < HAK_RUN_CACHES; i++)
+        run_cache_count(run_cache_of(i));
+}
+
+/* All of them, or those that have rested; marks the others. Returns their slots. */
+static size_t run_caches_flush(bool all)
+{
+    size_t flushed = 0;
+    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
+        _Atomic(uint64_t) *place = &run_cache_of(i)->runs[i / HAK_RUN_CACHES];
+        uint64_t run = hak_load_relaxed(place);
+        if (run == 0)
+            continue;
+        if (!all && (run & RUN_RESTED) == 0) {
+            hak_cas_relaxed(place, &run, run | RUN_RESTED);
+        } else if (run_try_take(place, run)) {
+            hak_run_release(run_slot(run));
+            flushed += run_slots(run);
+        }
+    }
+    run_caches_count();
+    return flushed;
+}
+
+bool hak_run_cache_flush_among(size_t slot, unsigned slots)
+{
+    bool flushed = false;
+    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
+        _Atomic(uint64_t) *place = &run_cache_of(i)->runs[i / HAK_RUN_CACHES];
+        uint64_t run = hak_load_relaxed(place);
+        if (run != 0 && run_slot(run) - slot < slots && run_try_take(place, run)) {
+            hak_run_release(run_slot(run));
+            flushed = true;
+        }
+    }
+    if (flushed)
+        run_caches_count();
+    return flushed;
 }
 
 size_t hak_large_flush_any(void)
 {
-    size_t flushed = 0;
-    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
-        struct run_row *row = run_row_at(i, &slots);
-        flushed += run_row_flush(row) * slots;
-    }
-    return flushed * HAK_SLOT_BYTES;
+    return run_caches_flush(true) * HAK_SLOT_BYTES;
 }
 
 bool hak_large_try_acquire_any(unsigned slots, unsigned align_slots, unsigned label, size_t *slot,
@@ -103,25 +226,19 @@ size_t hak_large_trim(void)
 
 void hak_large_tick_any(void)
 {
-    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
-        struct run_row *row = run_row_at(i, &slots);
-        if (!hak_load_relaxed(&row->used))
-            run_row_flush(row);
-        hak_store_relaxed(&row->used, false);
-    }
+    for (unsigned i = 0; i < HAK_RUN_CACHES; i++)
+        hak_store_relaxed(&run_cache_of(i)->wanted, 0u);
+    run_caches_flush(false);
     uint64_t now = hak_os_now_ns();
     hak_slack_give_back(now - hak_min(now, hak_pool_age_ns()));
 }
 
 void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg)
 {
-    for (unsigned i = 0, slots; i < RUN_ROWS; i++) {
-        struct run_row *row = run_row_at(i, &slots);
-        for (unsigned place = 0; place < HAK_RUN_ROW_RUNS; place++) {
-            uint32_t run = hak_load_relaxed(&row->runs[place]);
-            if (run != 0)
-                visit(run - 1, slots, arg);
-        }
+    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
+        uint64_t run = hak_load_relaxed(&run_cache_of(i)->runs[i / HAK_RUN_CACHES]);
+        if (run != 0)
+            visit(run_slot(run), run_slots(run), arg);
     }
 }
 

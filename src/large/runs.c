@@ -135,8 +135,10 @@ static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
 static bool runs_try_extend(size_t slot, struct hak_slab *s, unsigned slots)
 {
     bool zero;
-    unsigned have = runs_slots(s->large_bytes);
-    if (slots > HAK_SLOTS || !hak_pool_try_acquire_at(slot + have, slots - have, &zero))
+    unsigned have = runs_slots(s->large_bytes), more = slots - have;
+    if (slots > HAK_SLOTS || (!hak_pool_try_acquire_at(slot + have, more, &zero) &&
+                              (!hak_run_cache_flush_among(slot + have, more) ||
+                               !hak_pool_try_acquire_at(slot + have, more, &zero))))
         return false;
     hak_add_relaxed(&hak_large_counters.large_bytes, (slots - have) * HAK_SLOT_BYTES);
     s->large_bytes = (uint32_t)(slots * HAK_SLOT_BYTES);

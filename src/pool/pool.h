@@ -204,11 +204,17 @@ void hak_whole_moved_away(const struct hak_whole *w);
 
 /* --- keeping and giving back --- */
 
+/* So many slots more (or fewer) are nobody's, though they are in use to the pool: how much is kept
+ * depends on the others. */
+void hak_pool_count_waiting(ptrdiff_t slots);
+
 /* Slow paths call it now and then: what has been kept for too long goes back to the system. */
 void hak_pool_tick_any(void);
 /* Unmaps all superslabs without a slot in use, and purges the EMPTY slots of the others. Returns
  * the bytes given back. */
 size_t hak_pool_trim(void);
+/* Superslabs that went back to the system since the start. */
+uint64_t hak_pool_unmapped(void);
 void hak_pool_stats(struct hak_pool_stats *out);
 /* Acquires of one stage for one class since the start. */
 uint64_t hak_pool_acquired(enum hak_stage stage, unsigned label);

@@ -30,7 +30,8 @@ struct pool {
         mapped_now;            /* superslabs that are mapped, wholly or in part, huge blocks' too */
     _Atomic(size_t) whole_now; /* those of huge blocks */
     _Atomic(size_t) empty_now; /* EMPTY slots of superslabs that are not retired */
-    _Atomic(size_t) in_use_now; /* the sum of in_use: each release asks for it */
+    _Atomic(size_t) in_use_now;  /* the sum of in_use: each release asks for it */
+    _Atomic(size_t) waiting_now; /* of those, about; may be less than 0 for a moment */
     struct pool_level levels[POOL_LEVELS];
     _Atomic(size_t) most_in_use_slots; /* since something last grew old */
     _Atomic(uint64_t) evicted_ns;      /* the last time; 0: nothing went that could be missed */

@@ -67,8 +67,14 @@ static size_t kept_slots(void)
 
 static size_t kept_in_use_slots(void)
 {
-    return hak_load_relaxed(&hak_pool.in_use_now) +
-           hak_load_relaxed(&hak_pool.whole_now) * HAK_SLOTS;
+    ptrdiff_t slots = (ptrdiff_t)(hak_load_relaxed(&hak_pool.in_use_now) -
+                                  hak_load_relaxed(&hak_pool.waiting_now));
+    return (size_t)(slots > 0 ? slots : 0) + hak_load_relaxed(&hak_pool.whole_now) * HAK_SLOTS;
+}
+
+void hak_pool_count_waiting(ptrdiff_t slots)
+{
+    hak_add_relaxed(&hak_pool.waiting_now, (size_t)slots);
 }
 
 /* Superslabs that may be kept, prewarmed ones on top of what was configured. */
@@ -519,6 +525,11 @@ size_t hak_pool_trim(void)
     hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
     bytes += retired_unmap_older(UINT64_MAX);
     return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX) * HAK_SLOT_BYTES;
+}
+
+uint64_t hak_pool_unmapped(void)
+{
+    return hak_load_relaxed(&hak_pool.unmapped_total);
 }
 
 void hak_pool_fork_child(void)

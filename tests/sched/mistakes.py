@@ -370,12 +370,12 @@ MISTAKES = (
         "        return false;\n"
         "    hak_store_relaxed(hak_map_entry(hak_slot_of(p)), 0u);\n    return true;\n"),), "other_large"),
     Mistake("run_put_on_another", "a run is put where another thread has just put one", "large/run_cache.c", ((
-        "        if (run == 0 && hak_cas_release(&row->runs[i], &run, (uint32_t)slot + 1))\n            return true;\n",
-        "        if (run == 0) {\n            hak_store_release(&row->runs[i], (uint32_t)slot + 1);\n"
-        "            return true;\n        }\n"),), "other_runs"),
+        "        if (run == 0 &&\n            hak_cas_release(place, &run, (uint64_t)slots << HAK_RUN_SLOTS_SHIFT | (slot + 1))) {\n",
+        "        if (run == 0) {\n"
+        "            hak_store_release(place, (uint64_t)slots << HAK_RUN_SLOTS_SHIFT | (slot + 1));\n"),), "other_runs"),
     Mistake("run_taken_twice", "a run is taken without looking whether it is still there", "large/run_cache.c", ((
-        "        if (run != 0 && hak_cas_acquire(&row->runs[i], &run, 0u)) {\n",
-        "        if (run != 0) {\n            hak_store_release(&row->runs[i], 0u);\n"),), "other_runs"),
+        "    return hak_cas_acquire(place, &run, UINT64_C(0));\n",
+        "    hak_store_release(place, run & 0);\n    return true;\n"),), "other_runs"),
     Mistake("freed_with_pages_behind", "a huge block is freed while what lies behind it is given back", "large/huge.c", ((
         "    hak_slack_forget(superslab);\n    if (HAK_HARDENED)",
         "    if (HAK_HARDENED)"),), "other_slack"),

@@ -199,14 +199,13 @@ class State:
         """Whether a slot is in a run that was freed and waits in a cache of runs."""
         layout = self.layout
         caches = layout.part("HAK_ROOT_LARGE") + layout["large_counters.caches"]
-        lengths = range(layout["HAK_RUN_CACHE_LEAST_SLOTS"], layout["HAK_RUN_CACHE_MOST_SLOTS"] + 1)
         for cache in range(layout["HAK_RUN_CACHES"]):
-            for length in lengths:
-                row = caches + cache * layout["run_cache"] + (length - lengths[0]) * layout["run_row"]
-                for i in range(layout["HAK_RUN_ROW_RUNS"]):
-                    run = number(row + layout["run_row.runs"] + 4 * i, 4)
-                    if run and run - 1 <= slot < run - 1 + length:
-                        return True
+            runs = caches + cache * layout["run_cache"] + layout["run_cache.runs"]
+            for i in range(layout["HAK_RUN_CACHE_RUNS"]):
+                run = number(runs + 8 * i, 8)
+                first, slots = (run & 0xFFFFFFFF) - 1, run >> layout["HAK_RUN_SLOTS_SHIFT"] & 0xFF
+                if run and first <= slot < first + slots:
+                    return True
         return False
 
     def heaps(self):

@@ -367,6 +367,22 @@ static void memory_that_is_wanted_again_at_once_is_kept_the_next_time(void **sta
     }
 }
 
+static void how_much_is_kept_does_not_depend_on_what_waits(void **state)
+{
+    (void)state;
+    size_t slots[8];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    acquire_whole(slots, 8);
+    assert_int_equal(stats().budget_bytes, 2 << 20); /* an eighth */
+    hak_pool_count_waiting(4 * HAK_SLOTS);
+    assert_int_equal(stats().budget_bytes, 1 << 20);
+    hak_pool_count_waiting(8 * HAK_SLOTS); /* more than there are: others count a moment later */
+    assert_int_equal(stats().budget_bytes, 1 << 20);
+    hak_pool_count_waiting(-12 * (ptrdiff_t)HAK_SLOTS);
+    assert_int_equal(stats().budget_bytes, 2 << 20);
+}
+
 static void memory_that_is_wanted_much_later_was_given_back_rightly(void **state)
 {
     (void)state;
@@ -577,6 +593,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),
     cmocka_unit_test(what_was_learned_holds_down_to_the_end_of_its_level),
     cmocka_unit_test(with_little_in_use_no_more_is_kept_than_was_missed_with_as_little),
+    cmocka_unit_test(how_much_is_kept_does_not_depend_on_what_waits),
     cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
