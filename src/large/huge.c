@@ -244,6 +244,13 @@ bool hak_huge_try_make(size_t slot, size_t mapped_bytes, uint32_t colour)
     return true;
 }
 
+void hak_huge_leave(size_t superslab, size_t bytes)
+{
+    struct hak_superslab *r = huge_record(superslab);
+    r->huge.slack_slots = (uint16_t)((r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES);
+    (void)hak_slack_try_keep(superslab); /* else with the block, which is about to be copied */
+}
+
 static void stats_add_cached(size_t slot, unsigned slots, void *arg)
 {
     struct hak_large_stats *out = arg;

@@ -169,8 +169,12 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (old_bytes < HAK_MOVE_MIN ||
         hak_large_is_copied(hak_slot_address(slot), old_bytes, need_bytes))
         return NULL;
-    if (slots > HAK_SLOTS && runs_try_become_huge(slot, s))
-        return hak_huge_try_resize(slot / HAK_SLOTS, new_bytes);
+    if (slots > HAK_SLOTS && runs_try_become_huge(slot, s)) {
+        void *resized = hak_huge_try_resize(slot / HAK_SLOTS, new_bytes);
+        if (resized == NULL)
+            hak_huge_leave(slot / HAK_SLOTS, old_bytes);
+        return resized;
+    }
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */
     void *moved =
         hak_huge_try_adopt_pages(hak_slot_address(slot), old_bytes, s->large_colour, need_bytes);
