@@ -182,16 +182,22 @@ static bool huge_grows_into_its_own(size_t superslab, size_t new_bytes, size_t n
     return !HAK_HARDENED && new_bytes >= r->huge.note.bytes && need_bytes < r->huge.mapped_bytes;
 }
 
+bool hak_huge_leave(size_t superslab, size_t bytes)
+{
+    struct hak_superslab *r = huge_record(superslab);
+    r->huge.slack_slots = (uint16_t)((r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES);
+    return hak_slack_try_keep(superslab);
+}
+
 /* A block that becomes smaller, but not by more than half, may keep behind it what it had. */
 static bool huge_try_leave(size_t superslab, size_t bytes)
 {
-    struct hak_superslab *r = huge_record(superslab);
+    const struct hak_superslab *r = huge_record(superslab);
     size_t rest = (r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES;
     if (HAK_HARDENED || bytes < r->huge.mapped_bytes / 2 || rest > UINT16_MAX ||
         hak_whole_is_exact() || hak_pool_has_limit())
         return false;
-    r->huge.slack_slots = (uint16_t)rest; /* huge_resized sets it again if they do not stay */
-    return hak_slack_try_keep(superslab);
+    return hak_huge_leave(superslab, bytes); /* huge_resized sets it again if they do not stay */
 }
 
 void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
@@ -242,13 +248,6 @@ bool hak_huge_try_make(size_t slot, size_t mapped_bytes, uint32_t colour)
     huge_publish(&w, colour, note.bytes, 0);
     huge_record(w.first)->huge.note = note;
     return true;
-}
-
-void hak_huge_leave(size_t superslab, size_t bytes)
-{
-    struct hak_superslab *r = huge_record(superslab);
-    r->huge.slack_slots = (uint16_t)((r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES);
-    (void)hak_slack_try_keep(superslab); /* else with the block, which is about to be copied */
 }
 
 static void stats_add_cached(size_t slot, unsigned slots, void *arg)

@@ -62,8 +62,9 @@ void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, s
 /* Makes a huge block, of the same address and note, of a large one that its record describes, if
  * all of its superslab can be had. */
 bool hak_huge_try_make(size_t slot, size_t mapped_bytes, uint32_t colour);
-/* It could not grow, and its owner knows of so many bytes of its memory: the rest is not its. */
-void hak_huge_leave(size_t superslab, size_t bytes);
+/* Only so many bytes of its memory are the block's. False: the pages behind them may not stay, and
+ * are given back with the block. */
+bool hak_huge_leave(size_t superslab, size_t bytes);
 /* Where in the superslab the block begins; what may be written from there on. */
 uint32_t hak_huge_colour(size_t superslab);
 size_t hak_huge_usable_bytes(size_t superslab);

@@ -44,6 +44,13 @@ static struct run_cache *run_cache_of(unsigned number)
     return &hak_large_counters.caches[number % HAK_RUN_CACHES];
 }
 
+/* All places of all caches: i < RUN_PLACES. */
+#define RUN_PLACES (HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS)
+static _Atomic(uint64_t) *run_place(unsigned i)
+{
+    return &run_cache_of(i)->runs[i / HAK_RUN_CACHES];
+}
+
 static bool run_try_take(_Atomic(uint64_t) *place, uint64_t run)
 {
     /* ORDER: [cached-run] what was done in the run before it was put here is over */
@@ -124,13 +131,18 @@ static bool run_cache_has_room(struct run_cache *c, unsigned slots)
            run_cache_count(c) + slots <= most;
 }
 
-static bool run_try_flush(_Atomic(uint64_t) *place)
+static bool run_try_flush(_Atomic(uint64_t) *place, uint64_t run)
 {
-    uint64_t run = hak_load_relaxed(place);
-    if (run == 0 || !run_try_take(place, run))
-        return false;
-    hak_run_release(run_slot(run));
-    return true;
+    bool taken = run != 0 && run_try_take(place, run);
+    if (taken)
+        hak_run_release(run_slot(run));
+    return taken;
+}
+
+static bool run_cache_try_flush_at(struct run_cache *c, uint32_t at)
+{
+    _Atomic(uint64_t) *place = &c->runs[at % HAK_RUN_CACHE_RUNS];
+    return run_try_flush(place, hak_load_relaxed(place));
 }
 
 static bool run_cache_try_fill(struct run_cache *c, size_t slot, unsigned slots)
@@ -157,10 +169,9 @@ bool hak_run_cache_try_put(unsigned number, size_t slot, unsigned slots)
         return false;
     uint32_t oldest = hak_load_relaxed(&c->newest) + 1; /* or what has come to its place */
     for (unsigned i = 0; i < HAK_RUN_CACHE_RUNS && !run_cache_has_room(c, slots); i++)
-        (void)run_try_flush(&c->runs[(oldest + i) % HAK_RUN_CACHE_RUNS]);
+        (void)run_cache_try_flush_at(c, oldest + i);
     return run_cache_try_fill(c, slot, slots) ||
-           (run_try_flush(&c->runs[oldest % HAK_RUN_CACHE_RUNS]) &&
-            run_cache_try_fill(c, slot, slots));
+           (run_cache_try_flush_at(c, oldest) && run_cache_try_fill(c, slot, slots));
 }
 
 static void run_caches_count(void)
@@ -173,17 +184,13 @@ static void run_caches_count(void)
 static size_t run_caches_flush(bool all)
 {
     size_t flushed = 0;
-    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
-        _Atomic(uint64_t) *place = &run_cache_of(i)->runs[i / HAK_RUN_CACHES];
+    for (unsigned i = 0; i < RUN_PLACES; i++) {
+        _Atomic(uint64_t) *place = run_place(i);
         uint64_t run = hak_load_relaxed(place);
-        if (run == 0)
-            continue;
-        if (!all && (run & RUN_RESTED) == 0) {
+        if (run != 0 && !all && (run & RUN_RESTED) == 0)
             hak_cas_relaxed(place, &run, run | RUN_RESTED);
-        } else if (run_try_take(place, run)) {
-            hak_run_release(run_slot(run));
+        else if (run_try_flush(place, run))
             flushed += run_slots(run);
-        }
     }
     run_caches_count();
     return flushed;
@@ -192,13 +199,11 @@ static size_t run_caches_flush(bool all)
 bool hak_run_cache_flush_among(size_t slot, unsigned slots)
 {
     bool flushed = false;
-    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
-        _Atomic(uint64_t) *place = &run_cache_of(i)->runs[i / HAK_RUN_CACHES];
+    for (unsigned i = 0; i < RUN_PLACES; i++) {
+        _Atomic(uint64_t) *place = run_place(i);
         uint64_t run = hak_load_relaxed(place);
-        if (run != 0 && run_slot(run) - slot < slots && run_try_take(place, run)) {
-            hak_run_release(run_slot(run));
+        if (run_slot(run) - slot < slots && run_try_flush(place, run))
             flushed = true;
-        }
     }
     if (flushed)
         run_caches_count();
@@ -235,8 +240,8 @@ void hak_large_tick_any(void)
 
 void hak_run_cache_each(void (*visit)(size_t slot, unsigned slots, void *arg), void *arg)
 {
-    for (unsigned i = 0; i < HAK_RUN_CACHES * HAK_RUN_CACHE_RUNS; i++) {
-        uint64_t run = hak_load_relaxed(&run_cache_of(i)->runs[i / HAK_RUN_CACHES]);
+    for (unsigned i = 0; i < RUN_PLACES; i++) {
+        uint64_t run = hak_load_relaxed(run_place(i));
         if (run != 0)
             visit(run_slot(run), run_slots(run), arg);
     }

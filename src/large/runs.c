@@ -172,7 +172,7 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     if (slots > HAK_SLOTS && runs_try_become_huge(slot, s)) {
         void *resized = hak_huge_try_resize(slot / HAK_SLOTS, new_bytes);
         if (resized == NULL)
-            hak_huge_leave(slot / HAK_SLOTS, old_bytes);
+            (void)hak_huge_leave(slot / HAK_SLOTS, old_bytes); /* its size is as it was */
         return resized;
     }
     /* A block that outgrows its place goes on as a huge one, which has room to grow. */

@@ -118,3 +118,10 @@ static inline unsigned verify_pool(void)
     assert_int_equal(busy, hak_load_relaxed(&hak_pool.in_use_now));
     return busy;
 }
+
+/* n superslabs, acquired whole. */
+static inline void acquire_whole(size_t *slots, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        slots[i] = acquire(32, 1, RUN, NULL);
+}

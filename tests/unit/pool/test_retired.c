@@ -4,13 +4,6 @@
  * back. */
 #include "pool_support.h"
 
-/* n superslabs, acquired whole. */
-static void acquire_whole(size_t *slots, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        slots[i] = acquire(32, 1, RUN, NULL);
-}
-
 static void the_release_of_the_last_slot_retires_a_superslab(void **state)
 {
     (void)state;
@@ -117,6 +110,22 @@ static void unused_slots_do_not_count_as_in_use(void **state)
         release(slots[i] + 1, 31, RUN);
     assert_in_range(stats().empty_slots_now, 0, 16);
     assert_int_equal(verify_pool(), 64);
+}
+
+static void how_much_is_kept_does_not_depend_on_what_waits(void **state)
+{
+    (void)state;
+    size_t slots[8];
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    acquire_whole(slots, 8);
+    assert_int_equal(stats().budget_bytes, 2 << 20); /* an eighth */
+    hak_pool_count_waiting(4 * HAK_SLOTS);
+    assert_int_equal(stats().budget_bytes, 1 << 20);
+    hak_pool_count_waiting(8 * HAK_SLOTS); /* more than there are: others count a moment later */
+    assert_int_equal(stats().budget_bytes, 1 << 20);
+    hak_pool_count_waiting(-12 * (ptrdiff_t)HAK_SLOTS);
+    assert_int_equal(stats().budget_bytes, 2 << 20);
 }
 
 static void what_is_older_than_the_limit_goes_at_the_next_release(void **state)
@@ -331,143 +340,6 @@ static void a_purge_that_is_refused_leaves_the_slots_empty(void **state)
     assert_false(zero);
 }
 
-/* --- limits that learn --- */
-
-/* 64 superslabs are acquired and released: how many of them went. */
-static uint64_t given_back_by_a_round(void)
-{
-    static size_t slots[64];
-    uint64_t before = stats().unmapped_superslabs;
-    acquire_whole(slots, 64);
-    for (unsigned i = 0; i < 64; i++)
-        release(slots[i], 32, RUN);
-    return stats().unmapped_superslabs - before;
-}
-
-static void memory_that_is_wanted_again_at_once_is_kept_the_next_time(void **state)
-{
-    (void)state;
-    start();
-    configure(1000, 0, 1ull * SECOND_NS);
-    acquire(1, 1, 5, NULL); /* so that never all that is in use is given back */
-    for (unsigned time = 100; time < 110; time += 5) {
-        fake_os_set_time_ns(time * SECOND_NS);
-        CHECK(given_back_by_a_round() >= 60, "at %u s", time);
-        uint64_t half = given_back_by_a_round(); /* it was wrong for once */
-        CHECK(half >= 28 && half <= 34, "at %u s: %lu", time, half);
-        for (unsigned round = 0; round < 2; round++)
-            given_back_by_a_round(); /* learning that it holds with as little in use as there is */
-        for (unsigned round = 0; round < 3; round++)
-            assert_int_equal(given_back_by_a_round(), 0);
-        assert_in_range(stats().retired_now, 62, 65);
-        fake_os_set_time_ns((time + 2) * SECOND_NS); /* nobody wanted it for a second */
-        hak_pool_tick_any();
-        assert_int_equal(stats().retired_now, 0);
-        assert_true(stats().budget_bytes <= 8 << 20);
-    }
-}
-
-static void how_much_is_kept_does_not_depend_on_what_waits(void **state)
-{
-    (void)state;
-    size_t slots[8];
-    start();
-    configure(1000, 0, 1ull * SECOND_NS);
-    acquire_whole(slots, 8);
-    assert_int_equal(stats().budget_bytes, 2 << 20); /* an eighth */
-    hak_pool_count_waiting(4 * HAK_SLOTS);
-    assert_int_equal(stats().budget_bytes, 1 << 20);
-    hak_pool_count_waiting(8 * HAK_SLOTS); /* more than there are: others count a moment later */
-    assert_int_equal(stats().budget_bytes, 1 << 20);
-    hak_pool_count_waiting(-12 * (ptrdiff_t)HAK_SLOTS);
-    assert_int_equal(stats().budget_bytes, 2 << 20);
-}
-
-static void memory_that_is_wanted_much_later_was_given_back_rightly(void **state)
-{
-    (void)state;
-    static size_t slots[64];
-    start();
-    configure(1000, 0, 1ull * SECOND_NS);
-    for (unsigned round = 0; round < 3; round++) {
-        fake_os_set_time_ns((100ull + 10 * round) * SECOND_NS);
-        acquire_whole(slots, 64);
-        for (unsigned i = 0; i < 64; i++)
-            release(slots[i], 32, RUN);
-        assert_true(stats().retired_now <= 8);
-    }
-}
-
-static void come_and_go(size_t *slots, size_t superslabs, unsigned rounds)
-{
-    for (unsigned round = 0; round < rounds; round++) {
-        for (unsigned i = 0; i < superslabs; i++)
-            release(slots[i], 32, RUN);
-        acquire_whole(slots, superslabs);
-    }
-}
-
-static void start_learning(void)
-{
-    start();
-    configure(1000, 0, 1ull * SECOND_NS);
-    fake_os_set_time_ns(100ull * SECOND_NS);
-}
-
-/* 64 superslabs in use, of which the first 16 went and came: what is kept for them is learned. */
-static const size_t *with_16_of_64_that_come_and_go(void)
-{
-    static size_t slots[64];
-    start_learning();
-    acquire_whole(slots, 64);
-    come_and_go(slots, 16, 8);
-    return slots;
-}
-
-/* Blocks that are replaced one after the other while much is in use: what is kept for them is of no
- * use when the rest goes. */
-static void what_was_learned_with_much_in_use_does_not_hold_with_little(void **state)
-{
-    (void)state;
-    const size_t *slots = with_16_of_64_that_come_and_go();
-    uint64_t before = stats().unmapped_superslabs;
-    for (unsigned i = 0; i < 16; i++)
-        release(slots[i], 32, RUN);
-    assert_int_equal(stats().unmapped_superslabs, before);
-    for (unsigned i = 16; i < 64; i++)
-        release(slots[i], 32, RUN);
-    assert_in_range(stats().retired_now, 0, 1);
-}
-
-/* Of 16 that come and go beside 48 in use an eighth of those, 6, may be kept anyway; so 10 are
- * learned, for 32 to 63 in use and for more. */
-static void what_was_learned_holds_down_to_the_end_of_its_level(void **state)
-{
-    (void)state;
-    const size_t *slots = with_16_of_64_that_come_and_go();
-    for (unsigned i = 0; i < 32; i++)
-        release(slots[i], 32, RUN);
-    assert_in_range(stats().retired_now, 32 / 8 + 10, 32 / 8 + 10 + 1);
-    release(slots[32], 32, RUN);
-    assert_in_range(stats().retired_now, 31 / 8, 31 / 8 + 1);
-}
-
-/* A program that begins with little, three superslabs that come and go beside one, and works with
- * much: when it is done those three are kept, and not what was learned at work. */
-static void with_little_in_use_no_more_is_kept_than_was_missed_with_as_little(void **state)
-{
-    (void)state;
-    static size_t slots[64];
-    start_learning();
-    acquire_whole(slots, 4);
-    come_and_go(slots, 3, 3);
-    acquire_whole(slots + 4, 60);
-    come_and_go(slots, 16, 8);
-    for (unsigned i = 0; i < 63; i++)
-        release(slots[i], 32, RUN);
-    assert_in_range(stats().retired_now, 2, 4);
-}
-
 /* --- whole superslabs --- */
 
 static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
@@ -578,6 +450,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_limit_on_bytes_an_eighth_of_what_is_in_use_is_kept),
     cmocka_unit_test(of_little_in_use_1_mib_is_kept),
     cmocka_unit_test(unused_slots_do_not_count_as_in_use),
+    cmocka_unit_test(how_much_is_kept_does_not_depend_on_what_waits),
     cmocka_unit_test(what_is_older_than_the_limit_goes_at_the_next_release),
     cmocka_unit_test(the_newest_is_reused_and_the_oldest_given_up),
     cmocka_unit_test(trim_unmaps_all_that_is_retired),
@@ -589,12 +462,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_slots_grow_old_four_times_as_slowly),
     cmocka_unit_test(many_empty_slots_grow_old_like_superslabs),
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
-    cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
-    cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),
-    cmocka_unit_test(what_was_learned_holds_down_to_the_end_of_its_level),
-    cmocka_unit_test(with_little_in_use_no_more_is_kept_than_was_missed_with_as_little),
-    cmocka_unit_test(how_much_is_kept_does_not_depend_on_what_waits),
-    cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
     cmocka_unit_test(a_move_that_is_refused_costs_nothing),
