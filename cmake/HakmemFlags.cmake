@@ -55,6 +55,19 @@ foreach(name
     list(APPEND HAKMEM_API_FLAGS "-fno-builtin-${name}")
 endforeach()
 
+# Skylake and its kin decode a jump that crosses a line of 32 bytes anew each time (Intel, "Mitigations
+# for Jump Conditional Code Erratum", 2019). Here malloc and free are; elsewhere the code would grow by more than it gains.
+include(CheckCCompilerFlag)
+if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    set(aligned_branches -mbranches-within-32B-boundaries)
+else()
+    set(aligned_branches -Wa,-mbranches-within-32B-boundaries)
+endif()
+check_c_compiler_flag(${aligned_branches} HAKMEM_HAS_ALIGNED_BRANCHES)
+if(HAKMEM_HAS_ALIGNED_BRANCHES)
+    list(APPEND HAKMEM_API_FLAGS ${aligned_branches})
+endif()
+
 # Probes for tracers (src/os/probes.h): a nop and a note each.
 # Not check_include_file, which would remember for good that it was not there.
 find_path(HAKMEM_SDT_INCLUDE sys/sdt.h)
