@@ -109,14 +109,17 @@ def page(found: dict[str, dict[str, str]], libraries: dict[str, Path], left_out:
     return "\n".join(out) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Plays real programs under several allocators.")
+def add_libraries(parser: argparse.ArgumentParser) -> None:
+    """What to play, under what, and where to write it."""
     parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
     parser.add_argument(
         "--lib", action="append", required=True, metavar="NAME=FILE", help="a library to preload"
     )
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the table as Markdown")
-    arguments = parser.parse_args()
+
+
+def libraries_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> dict[str, Path]:
+    """The libraries that were asked for. Ends the program if one, or a case, is not there."""
     libraries = {}
     for word in arguments.lib:
         name, _, file = word.partition("=")
@@ -128,6 +131,14 @@ def main() -> int:
     unknown = sorted(set(arguments.cases) - {case.name for case in CASES})
     if unknown:
         parser.error(f"no case '{unknown[0]}': `tests/programs/run.py --list --all` names them")
+    return libraries
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Plays real programs under several allocators.")
+    add_libraries(parser)
+    arguments = parser.parse_args()
+    libraries = libraries_of(parser, arguments)
     begin_plays()
     stage.STEP_SECONDS = 120
     found, left_out = {}, []
