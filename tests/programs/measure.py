@@ -9,7 +9,8 @@ Each program of `make programs` is played without a library and under each (LD_P
 in several rounds. Time is the processor time, user and system, of all processes that the play has
 waited for, so that a server's waits count for nothing; memory is the largest process's peak. Both
 are medians. Programs that are not installed, and those that fail without a library or under all,
-are left out and named. Exit status 0: done, whatever came out; 1: nothing could be played.
+are left out and named; what they print is others.py's affair. Exit status 0: done, whatever came
+out; 1: nothing could be played.
 Who runs it: a person, on a quiet machine, after tools/setup-bench.sh and tools/setup-programs.sh.
 """
 
@@ -31,7 +32,7 @@ from stage import Case, StageError, begin_plays
 
 WITHOUT = "glibc"
 LEAST_SECONDS = 0.02
-"""Programs that take less are left out of what is said of time: getrusage counts in milliseconds."""
+"""Programs that take less are left out of what is said of time: noise would decide it."""
 
 
 def cpu_seconds() -> float:
@@ -130,6 +131,7 @@ def page(
         "",
         "Made by `tests/programs/measure.py` (its beginning says what is measured); do not edit. The programs of",
         "[programs.md](programs.md), each played without a library and under each (`LD_PRELOAD`), in turns.",
+        "Whether what they print is the same is [programs-others.md](programs-others.md)'s affair.",
         "",
         f"{report.today_and_here()}, {machine()}; {rounds} rounds, medians; {len(found)} programs."
         + (f" Not measured: {', '.join(left_out)}." if left_out else ""),
