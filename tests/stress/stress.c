@@ -181,21 +181,37 @@ static void take(struct lane *lane, struct block *b)
     account(b->usable, 0);
 }
 
+/* All threads look for them. Loaded by name: gcc 12 calls through an _Atomic pointer without an
+ * atomic load. */
+static my_free_sized_fn *free_sized_found(void)
+{
+    static _Atomic(my_free_sized_fn *) found;
+    my_free_sized_fn *known = atomic_load(&found);
+    if (!known)
+        atomic_store(&found, known = my_find_free_sized());
+    return known;
+}
+
+static my_free_aligned_sized_fn *free_aligned_sized_found(void)
+{
+    static _Atomic(my_free_aligned_sized_fn *) found;
+    my_free_aligned_sized_fn *known = atomic_load(&found);
+    if (!known)
+        atomic_store(&found, known = my_find_free_aligned_sized());
+    return known;
+}
+
 static void give(struct lane *lane, struct block *b)
 {
-    static _Atomic(my_free_sized_fn *) free_sized_found; /* all threads look for them */
-    static _Atomic(my_free_aligned_sized_fn *) free_aligned_sized_found;
     shadow_check_all(b);
     account(0, b->usable);
     void *p = b->p;
     b->p = NULL;
     uint64_t r = next_random(lane);
-    if (b->sized && r % 4 == 0 && (free_sized_found || (free_sized_found = my_find_free_sized())))
-        free_sized_found(p, b->size);
-    else if (b->aligned_sized && r % 2 &&
-             (free_aligned_sized_found ||
-              (free_aligned_sized_found = my_find_free_aligned_sized())))
-        free_aligned_sized_found(p, b->align, b->size);
+    if (b->sized && r % 4 == 0 && free_sized_found())
+        free_sized_found()(p, b->size);
+    else if (b->aligned_sized && r % 2 && free_aligned_sized_found())
+        free_aligned_sized_found()(p, b->align, b->size);
     else if (b->sized && r % 64 == 1 && my_realloc(p, 0) == NULL)
         return;
     else if (!(b->sized && r % 64 == 1))
