@@ -181,25 +181,9 @@ static void take(struct lane *lane, struct block *b)
     account(b->usable, 0);
 }
 
-/* All threads look for them. Loaded by name: gcc 12 calls through an _Atomic pointer without an
- * atomic load. */
-static my_free_sized_fn *free_sized_found(void)
-{
-    static _Atomic(my_free_sized_fn *) found;
-    my_free_sized_fn *known = atomic_load(&found);
-    if (!known)
-        atomic_store(&found, known = my_find_free_sized());
-    return known;
-}
-
-static my_free_aligned_sized_fn *free_aligned_sized_found(void)
-{
-    static _Atomic(my_free_aligned_sized_fn *) found;
-    my_free_aligned_sized_fn *known = atomic_load(&found);
-    if (!known)
-        atomic_store(&found, known = my_find_free_aligned_sized());
-    return known;
-}
+/* Found before there are threads. */
+static my_free_sized_fn *sized_free;
+static my_free_aligned_sized_fn *aligned_sized_free;
 
 static void give(struct lane *lane, struct block *b)
 {
@@ -208,10 +192,10 @@ static void give(struct lane *lane, struct block *b)
     void *p = b->p;
     b->p = NULL;
     uint64_t r = next_random(lane);
-    if (b->sized && r % 4 == 0 && free_sized_found())
-        free_sized_found()(p, b->size);
-    else if (b->aligned_sized && r % 2 && free_aligned_sized_found())
-        free_aligned_sized_found()(p, b->align, b->size);
+    if (b->sized && r % 4 == 0 && sized_free)
+        sized_free(p, b->size);
+    else if (b->aligned_sized && r % 2 && aligned_sized_free)
+        aligned_sized_free(p, b->align, b->size);
     else if (b->sized && r % 64 == 1 && my_realloc(p, 0) == NULL)
         return;
     else if (!(b->sized && r % 64 == 1))
@@ -489,6 +473,8 @@ int main(int argc, char **argv)
         shadow_fail(
             NULL,
             "this runs without hakmem (set HAK_TEST_ANY_ALLOCATOR=1 to test another allocator)");
+    sized_free = my_find_free_sized();
+    aligned_sized_free = my_find_free_aligned_sized();
     sem_init(&lane_ended, 0, 0);
     struct lane *lanes = make_lanes();
     if (options.refuse_errno)
