@@ -40,7 +40,8 @@ struct pool {
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
     struct hak_looks dense_looks;    /* at huge blocks */
-    _Atomic(size_t) unproven; /* superslabs of huge blocks that got huge pages without evidence */
+    _Atomic(size_t)
+        unproven; /* superslabs of huge blocks that have huge pages on trust: see whole.c */
     _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its
                                    * first superslab + 1; 0: none */
     _Atomic(bool) exact;          /* see hak_whole_be_exact */

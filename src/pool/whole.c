@@ -46,21 +46,32 @@ static void whole_count_unmapped(size_t superslabs)
  *
  * A large block that did not have to be zero gets them without that, as a program can use such
  * memory here and there only if it keeps in mind where it has written before; most fill it, all or
- * from the beginning on. But some do, or reserve more than they need (60 blocks of 16 MiB with 16
- * pages each in use held 960 MB, and hold 23), so not more of them than a little or than there is
- * for slabs. With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a
- * block was used up is known only if what lies behind its last huge page is in memory, too. */
+ * from the beginning on. But some do, or reserve more than they need: a table of 1 GiB with a
+ * thousand entries held 920 MB. Nor does what a program did with its other blocks tell what it will
+ * do with one that is larger than all of them. So no more is given on trust than a little or than
+ * is used, slabs and, once huge blocks are known to be used from end to end, those of them that
+ * were not themselves given on trust; what is beyond has small pages, and where all of a few of
+ * those is in memory in the end, that pays for some times as much.
+ *
+ * With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a block was
+ * used up is known only if what lies behind its last huge page is in memory, too. */
 #define DENSE_LOOK_EVERY 16u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 #define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
 #define UNPROVEN_LEAST_SUPERSLABS ((size_t)16)
+#define UNPROVEN_PAID_FOR 4u /* times what was seen to be used */
+
+static bool whole_has_huge_pages(size_t first)
+{
+    return hak_load_relaxed(&hak_superslab(first)->huge_pages) == HAK_HUGE_ASKED;
+}
 
 /* The end is where there are small pages, if there is one. */
 static bool whole_tells_use(size_t first, size_t bytes)
 {
     size_t end = hak_round_down(bytes, HAK_SUPERSLAB_BYTES);
-    return hak_load_relaxed(&hak_superslab(first)->huge_pages) != HAK_HUGE_ASKED ||
+    return !whole_has_huge_pages(first) ||
            (end != bytes && hak_os_is_resident(hak_superslab_address(first) + end));
 }
 
@@ -77,20 +88,47 @@ static void whole_found_unused(void)
     hak_store_relaxed(&hak_pool.dense_samples, 0u);
 }
 
-static void whole_look(size_t first, size_t bytes)
+/* Threads at the same time may count one for two. */
+static void whole_trust_again(size_t superslabs)
 {
-    size_t samples = hak_min(1 + bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
+    size_t before = hak_load_relaxed(&hak_pool.unproven);
+    hak_store_relaxed(&hak_pool.unproven, before - hak_min(before, superslabs));
+}
+
+static size_t whole_samples(size_t bytes)
+{
+    return hak_min(1 + bytes / DENSE_SAMPLE_BYTES, DENSE_SAMPLES_MOST);
+}
+
+static bool whole_is_in_memory(size_t first, size_t bytes)
+{
+    size_t samples = whole_samples(bytes);
     for (size_t i = 0; i < samples; i++) {
         size_t at = hak_round_down(bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
-        if (!hak_os_is_resident(hak_superslab_address(first) + at - HAK_PAGE_BYTES)) {
-            whole_found_unused();
-            return;
-        }
+        if (!hak_os_is_resident(hak_superslab_address(first) + at - HAK_PAGE_BYTES))
+            return false;
     }
-    if (!pool_knows_dense() && whole_tells_use(first, bytes)) {
-        hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)samples);
-        hak_look_anew(&hak_pool.dense_looks);
-    }
+    return true;
+}
+
+/* It is in memory. */
+static void whole_found_used(size_t first, size_t bytes)
+{
+    if (!whole_tells_use(first, bytes))
+        return;
+    whole_trust_again(whole_superslabs(bytes) * UNPROVEN_PAID_FOR);
+    if (pool_knows_dense())
+        return;
+    hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)whole_samples(bytes));
+    hak_look_anew(&hak_pool.dense_looks);
+}
+
+static void whole_look(size_t first, size_t bytes)
+{
+    if (whole_is_in_memory(first, bytes))
+        whole_found_used(first, bytes);
+    else
+        whole_found_unused();
 }
 
 /* The block at this place is the program's no longer. */
@@ -101,19 +139,32 @@ static void whole_forget_last(size_t first)
         hak_cas_relaxed(&hak_pool.last_whole, &last, (uint64_t)0);
 }
 
+/* There is something on trust, and the block can tell whether it is used. */
+static bool whole_is_owed(const struct hak_whole *w)
+{
+    bool has_end = w->mapped_bytes % HAK_SUPERSLAB_BYTES != 0;
+    return pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) != 0 &&
+           (has_end || !whole_has_huge_pages(w->first));
+}
+
 static void whole_learn(const struct hak_whole *w)
 {
     whole_forget_last(w->first);
-    if (whole_look_is_due())
+    if (whole_look_is_due() || whole_is_owed(w))
         whole_look(w->first, w->mapped_bytes);
 }
 
-/* From a block that the program still has. */
+/* From a block that the program still has. If it is not used yet where others were, it may be. */
 static void whole_learn_of_last(void)
 {
     uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
-    if (last != 0 && !pool_knows_dense() && whole_look_is_due())
-        whole_look((uint32_t)last - 1, (size_t)(last >> 32) * HAK_SLOT_BYTES);
+    size_t first = (uint32_t)last - 1, bytes = (size_t)(last >> 32) * HAK_SLOT_BYTES;
+    if (last == 0)
+        return;
+    if (!pool_knows_dense() && whole_look_is_due())
+        whole_look(first, bytes);
+    else if (pool_knows_dense() && whole_is_in_memory(first, bytes))
+        whole_found_used(first, bytes);
 }
 
 /* Large enough for huge pages without evidence. */
@@ -122,12 +173,22 @@ static bool whole_is_large(size_t superslabs)
     return pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
 }
 
-/* Never taken back: after so many, those that get none tell what the program does with them. */
-static bool whole_try_unproven(size_t superslabs)
+/* Superslabs that are used, as far as is known, but for some. */
+static size_t whole_used(size_t but_for)
+{
+    size_t mapped = hak_load_relaxed(&hak_pool.mapped_now);
+    return pool_knows_dense() ? mapped - hak_min(mapped, but_for) : pool_slot_superslabs();
+}
+
+/* Lets no more through without evidence than is used: huge pages are about to be asked for. What a
+ * block grows by, of those that are known to be used, does not count. */
+static bool whole_try_trust(size_t superslabs, bool grows)
 {
     size_t before = hak_load_relaxed(&hak_pool.unproven);
-    size_t most = hak_max(UNPROVEN_LEAST_SUPERSLABS, pool_slot_superslabs());
-    if (before != 0 && before + superslabs > most)
+    size_t most = hak_max(UNPROVEN_LEAST_SUPERSLABS, whole_used(superslabs + before));
+    if (grows && pool_knows_dense())
+        return superslabs <= most;
+    if (before + superslabs > most)
         return false;
     hak_add_relaxed(&hak_pool.unproven, superslabs);
     return true;
@@ -138,19 +199,15 @@ static bool whole_is_proven(void)
     return pool_knows_dense() || hak_pool_is_huge_early();
 }
 
-/* Counts what it lets through without evidence: huge pages are about to be asked for. */
-static bool whole_is_dense(const struct hak_whole *w, unsigned how)
-{
-    bool large = how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs);
-    if (whole_is_proven())
-        return large || pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now));
-    return large && whole_try_unproven(w->superslabs);
-}
-
 /* Is what is to be touched from the superslab number `from` of the range on to have huge pages? */
-static bool whole_wants_huge(const struct hak_whole *w, size_t from, unsigned how)
+static bool whole_wants_huge(const struct hak_whole *w, size_t from, unsigned how, bool grows)
 {
-    return w->mapped_bytes >= (from + 1) * HAK_SUPERSLAB_BYTES && whole_is_dense(w, how);
+    size_t whole = w->mapped_bytes / HAK_SUPERSLAB_BYTES;
+    bool wanted =
+        (how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs)) ||
+        (whole_is_proven() && pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)));
+    return wanted && whole > from &&
+           (hak_pool_is_huge_early() || whole_try_trust(whole - from, grows));
 }
 
 /* For what begins with the superslab number `begin`, of which the one numbered `from` is the first
@@ -169,7 +226,7 @@ static void whole_try_huge(const struct hak_whole *w, size_t begin, size_t from)
 static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
-    if (!whole_wants_huge(w, from, how))
+    if (!whole_wants_huge(w, from, how, false))
         return;
     if (!whole_is_proven()) {
         whole_try_huge(w, from, from);
@@ -185,7 +242,7 @@ void hak_whole_grown(const struct hak_whole *w, size_t from)
     /* What was the block until now has been written, if it has small pages to tell it. */
     if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0 && whole_look_is_due())
         whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
-    if (whole_wants_huge(w, from, HAK_WHOLE_WRITTEN))
+    if (whole_wants_huge(w, from, HAK_WHOLE_WRITTEN, true))
         whole_try_huge(w, 0, from);
 }
 
@@ -201,7 +258,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
         whole_advise(w, 0, how);
-    if (!pool_knows_dense())
+    if (!pool_knows_dense() || whole_is_owed(w))
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
     return 0;

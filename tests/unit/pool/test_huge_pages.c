@@ -209,22 +209,80 @@ static void a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages
     assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
 }
 
+static size_t on_trust(void)
+{
+    return hak_load_relaxed(&hak_pool.unproven);
+}
+
 static void without_evidence_not_more_than_a_little_or_than_slabs_have(void **state)
 {
     (void)state;
     start();
     huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
-    assert_int_equal(asked_by_a_block(40, HAK_WHOLE_WRITTEN), 1); /* the first in any case */
-    assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
-    hak_store_relaxed(&hak_pool.unproven, (size_t)8);
-    assert_int_equal(asked_by_a_block(9, HAK_WHOLE_WRITTEN), 0);
-    assert_int_equal(asked_by_a_block(8, HAK_WHOLE_WRITTEN), 1); /* 16 */
+    assert_int_equal(asked_by_a_block(17, HAK_WHOLE_WRITTEN), 0); /* not even the first */
+    assert_int_equal(asked_by_a_block(7, HAK_WHOLE_WRITTEN), 1);
+    assert_int_equal(asked_by_a_block(10, HAK_WHOLE_WRITTEN), 0);
+    assert_int_equal(asked_by_a_block(9, HAK_WHOLE_WRITTEN), 1); /* 16 */
     assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 0);
     for (unsigned i = 0; i < 20 * HAK_SLOTS; i++)
         acquire(1, 1, 3, NULL);
     hak_store_relaxed(&hak_pool.unproven, pool_slot_superslabs() - 4);
     assert_int_equal(asked_by_a_block(5, HAK_WHOLE_WRITTEN), 0);
     assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 1);
+}
+
+/* What others were used for tells nothing of one that is larger than all of them. */
+static void huge_blocks_that_are_used_up_vouch_for_as_much(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    take(20, &zero);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    assert_int_equal(asked_by_a_block(21, HAK_WHOLE_WRITTEN), 0); /* 41 */
+    assert_int_equal(asked_by_a_block(41, HAK_WHOLE_WRITTEN), 1); /* 82 */
+    assert_int_equal(on_trust(), 41);
+    assert_int_equal(asked_by_a_block(1, 0), 0); /* 41 that are not on trust vouch for no more */
+    assert_int_equal(samples(), 4);
+}
+
+static void what_has_small_pages_and_is_used_up_vouches_for_four_times_as_much(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    hak_store_relaxed(&hak_pool.unproven, (size_t)100);
+    take(2, &zero);
+    assert_int_equal(asked_by_a_block(1, 0), 0);
+    assert_int_equal(on_trust(), 100); /* it is not used yet */
+    struct hak_whole w = take(2, &zero);
+    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+    assert_int_equal(asked_by_a_block(1, 0), 0);
+    assert_int_equal(on_trust(), 92);
+    assert_int_equal(samples(), 4);
+    w = take(24, &zero);
+    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+    assert_int_equal(asked_by_a_block(4, 0), 1);
+    assert_int_equal(on_trust(), 4);
+}
+
+static void what_a_used_block_grows_by_is_not_on_trust_but_not_more_than_there_is(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    struct hak_whole w = take(20, &zero);
+    uint64_t before = stats().huge_asked_total;
+    assert_true(hak_whole_try_extend(&w, 40 * HAK_SUPERSLAB_BYTES));
+    assert_int_equal(stats().huge_asked_total, before + 1);
+    assert_true(hak_whole_try_extend(&w, 81 * HAK_SUPERSLAB_BYTES));
+    assert_int_equal(stats().huge_asked_total, before + 1);
+    assert_int_equal(on_trust(), 0);
 }
 
 /* All but its end may be in memory because one byte in each 2 MiB is. */
@@ -523,6 +581,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
     cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
     cmocka_unit_test(without_evidence_not_more_than_a_little_or_than_slabs_have),
+    cmocka_unit_test(huge_blocks_that_are_used_up_vouch_for_as_much),
+    cmocka_unit_test(what_has_small_pages_and_is_used_up_vouches_for_four_times_as_much),
+    cmocka_unit_test(what_a_used_block_grows_by_is_not_on_trust_but_not_more_than_there_is),
     cmocka_unit_test(the_end_of_a_block_with_huge_pages_tells_whether_it_was_used_up),
     cmocka_unit_test(a_block_that_grows_gets_huge_pages_behind_what_it_had),
     cmocka_unit_test(blocks_of_less_than_a_superslab_tell_too),
