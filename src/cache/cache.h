@@ -90,8 +90,8 @@ struct hak_class_heap {
                                are left */
     uint8_t narrow_wants;   /* see place.c */
     uint8_t volume;         /* refills without an overflow, modulo 256 */
-    int8_t slabs_taken;     /* from the pool, up to the number from which on more of them are
-                               expected to be used up; see slabs_density_locked */
+    int8_t slabs_taken;     /* from the pool, that tell whether more of them will be used up; see
+                               slabs_expects_use */
     uint8_t begun;          /* refills of the heap's present thread, up to the number from which on
                                they are whole */
     uint8_t falls;          /* overflows without a refill, modulo 256 */

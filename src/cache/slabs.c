@@ -219,7 +219,8 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_BLOCKS_LOOKED_AT 2u
 /* A look is a system call: after one that found a page that nobody has written to, so many slabs
- * are taken without. */
+ * are taken without. And after so many that were expected to be used up one has small pages, which
+ * tell whether that is still so. */
 #define SLABS_NOT_LOOKED_AT 16
 
 /* Of a block of more than two pages a program may use the ends alone. */
@@ -248,22 +249,30 @@ static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c
     return true;
 }
 
+/* Whether the next slab of a class will be used up, as far as those before it tell. */
+static bool slabs_expects_use(struct hak_class_heap *ch, const struct hak_class *c)
+{
+    const struct hak_slab *full = ch->lists[HAK_LIST_FULL];
+    int taken = ch->slabs_taken;
+    if (!slabs_may_be_sparse(c))
+        taken = taken < SLABS_BEFORE_DENSE ? taken + 1 : taken;
+    else if (taken < 0 || taken > SLABS_BEFORE_DENSE)
+        taken++;
+    else if (slabs_tells_use(full))
+        taken = slabs_is_written(full, c) ? taken + 1 : -SLABS_NOT_LOOKED_AT;
+    else if (taken == SLABS_BEFORE_DENSE)
+        taken++;
+    bool is_to_tell = taken > SLABS_BEFORE_DENSE + SLABS_NOT_LOOKED_AT;
+    ch->slabs_taken = (int8_t)(is_to_tell ? SLABS_BEFORE_DENSE : taken);
+    return taken >= SLABS_BEFORE_DENSE && !is_to_tell;
+}
+
 static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_class *c = hak_class(cls);
-    struct hak_class_heap *ch = &heap->classes[cls];
-    const struct hak_slab *full = ch->lists[HAK_LIST_FULL];
-    bool sparse = slabs_may_be_sparse(c);
     bool large = heap->slab_bytes >= LARGE_HEAP_BYTES && hak_pool_has_huge_pages();
-    bool early = !sparse && (large || hak_pool_is_huge_early());
-    if (ch->slabs_taken < SLABS_BEFORE_DENSE) {
-        if (!sparse || ch->slabs_taken < 0)
-            ch->slabs_taken++;
-        else if (slabs_tells_use(full))
-            ch->slabs_taken =
-                (int8_t)(slabs_is_written(full, c) ? ch->slabs_taken + 1 : -SLABS_NOT_LOOKED_AT);
-    }
-    bool few = ch->slabs_taken < SLABS_BEFORE_DENSE && !early;
+    bool early = !slabs_may_be_sparse(c) && (large || hak_pool_is_huge_early());
+    bool few = !slabs_expects_use(&heap->classes[cls], c) && !early;
     bool of_many = heap == hak_orphans; /* whoever adopts one may want little of it */
     return few || of_many || hak_load_relaxed(&heap->group) != HAK_GROUP_SHORT ? 0 : HAK_POOL_DENSE;
 }

@@ -16,26 +16,48 @@ static void use_block(char *p, size_t size, enum use use, unsigned number)
     p[0] = p[size - 1] = 1;
 }
 
+static void fill(struct hak_heap *heap, unsigned cls, unsigned superslabs, enum use use)
+{
+    const struct hak_class *c = hak_class(cls);
+    unsigned count = superslabs * HAK_SLOTS / c->slots * c->blocks;
+    assert_int_equal(c->blocks % 4, 0); /* see ENDS_OF_SOME */
+    for (unsigned i = 0; i < count; i++)
+        use_block(allocate(heap, cls), c->size_bytes, use, i);
+}
+
+/* Slots of a class's slabs that are where huge pages were asked for. */
+static unsigned dense_slots(const struct hak_heap *heap, unsigned cls)
+{
+    unsigned dense = 0;
+    for (unsigned list = 0; list < HAK_LISTS; list++)
+        for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
+            if (hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense))
+                dense += hak_class(cls)->slots;
+    return dense;
+}
+
+static struct hak_heap *open_heap(void)
+{
+    start();
+    hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
+    return open_thread();
+}
+
+static void close_heap(struct hak_heap *heap)
+{
+    verify_heaps();
+    close_thread(heap);
+}
+
 /* Fills 32 MiB with blocks of a size; how many superslabs' worth of its slabs is where huge pages
  * were asked for. */
 static unsigned dense_superslabs(size_t size, enum use use)
 {
-    start();
-    hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
-    struct hak_heap *heap = open_thread();
+    struct hak_heap *heap = open_heap();
     unsigned cls = hak_class_of(size);
-    const struct hak_class *c = hak_class(cls);
-    unsigned count = SUPERSLABS * HAK_SLOTS / c->slots * c->blocks;
-    assert_int_equal(c->blocks % 4, 0); /* see ENDS_OF_SOME */
-    unsigned dense = 0;
-    for (unsigned i = 0; i < count; i++)
-        use_block(allocate(heap, cls), c->size_bytes, use, i);
-    for (unsigned list = 0; list < HAK_LISTS; list++)
-        for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
-            if (hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense))
-                dense += c->slots;
-    verify_heaps();
-    close_thread(heap);
+    fill(heap, cls, SUPERSLABS, use);
+    unsigned dense = dense_slots(heap, cls);
+    close_heap(heap);
     return dense / HAK_SLOTS;
 }
 
@@ -59,6 +81,23 @@ static void nor_do_they_where_that_goes_for_some(void **state)
 {
     (void)state;
     assert_int_equal(dense_superslabs(BLOCK_BYTES, ENDS_OF_SOME), 0);
+}
+
+/* One slab in 17 tells, and a superslab that was begun is filled. */
+static void a_program_may_change_its_ways(void **state)
+{
+    (void)state;
+    struct hak_heap *heap = open_heap();
+    unsigned cls = hak_class_of(BLOCK_BYTES);
+    fill(heap, cls, SUPERSLABS, WHOLE);
+    unsigned whole = dense_slots(heap, cls);
+    assert_true(whole >= SUPERSLABS / 2 * HAK_SLOTS);
+    fill(heap, cls, SUPERSLABS, ENDS);
+    unsigned ends = dense_slots(heap, cls) - whole;
+    assert_true(ends <= 18);
+    fill(heap, cls, SUPERSLABS, WHOLE);
+    assert_true(dense_slots(heap, cls) - ends - whole >= SUPERSLABS / 2 * HAK_SLOTS);
+    close_heap(heap);
 }
 
 /* Each look is a system call or two. */
@@ -86,9 +125,7 @@ static bool first_block_is_dense(struct hak_heap *heap, unsigned cls)
 static void a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with(void **state)
 {
     (void)state;
-    start();
-    hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
-    struct hak_heap *heap = open_thread();
+    struct hak_heap *heap = open_heap();
     struct hak_heap *small = open_thread();
     const struct hak_class *c = hak_class(hak_class_of(1000));
     assert_false(first_block_is_dense(heap, hak_class_of(500)));
@@ -97,15 +134,15 @@ static void a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with(void **sta
     assert_true(first_block_is_dense(heap, hak_class_of(200)));
     assert_false(first_block_is_dense(heap, hak_class_of(BLOCK_BYTES)));
     assert_false(first_block_is_dense(small, hak_class_of(200)));
-    verify_heaps();
     close_thread(small);
-    close_thread(heap);
+    close_heap(heap);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_that_are_written_as_a_whole_get_huge_pages),
     cmocka_unit_test(blocks_of_which_only_the_ends_are_used_do_not),
     cmocka_unit_test(nor_do_they_where_that_goes_for_some),
+    cmocka_unit_test(a_program_may_change_its_ways),
     cmocka_unit_test(blocks_that_are_used_at_their_ends_are_not_looked_at_for_each_slab),
     cmocka_unit_test(blocks_of_up_to_two_pages_are_not_looked_at),
     cmocka_unit_test(a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with),
