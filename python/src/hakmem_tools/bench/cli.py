@@ -13,6 +13,8 @@
     hakmem bench bounds-docs RESULT   docs/bounds.md of such a result
     hakmem bench drawn                workloads that nobody has chosen, drawn from numbers
     hakmem bench drawn-docs RESULT    docs/drawn.md of such a result
+    hakmem bench shapes [NAME...]     how much more than they must allocators hold
+    hakmem bench shapes-docs RESULT   docs/shapes.md of such a result
 
 Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere or a bound does not
 hold, 2 for wrong usage or something that has to be set up first, 130 when interrupted. Failures of
@@ -25,6 +27,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +47,8 @@ from hakmem_tools.bench import (
     learning,
     learning_text,
     places,
+    shapes,
+    shapes_text,
     suite,
     summary,
     table,
@@ -113,6 +118,16 @@ def chosen_allocators(
     return found, missing
 
 
+def with_ours(
+    given: str, extra: list[str], where: places.Places
+) -> tuple[list[alloc.Allocator], list[alloc.Missing]]:
+    """The same for what is relative to ours."""
+    found, missing = chosen_allocators(given, extra, where)
+    if all(allocator.name != drawn.OURS for allocator in found):
+        raise BenchError(f"all is relative to {drawn.OURS}: name it with --allocators too")
+    return found, missing
+
+
 def output_folder(given: Path | None, default: Path) -> Path:
     """The folder for the result, created."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -153,6 +168,17 @@ def whole_plan(
         seconds=seconds,
         idle_rounds=0,
     )
+
+
+def measure_and_show(
+    plan: Plan, output: Path | None, show: Callable[[Result, Console], None]
+) -> Result:
+    """Runs a plan, shows what came out, and says where it is."""
+    folder = output_folder(output, plan.places.results)
+    result = measure(plan, folder)
+    show(result, out)
+    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    return result
 
 
 def failed_here(result: Result, extra: list[str]) -> bool:
@@ -418,12 +444,9 @@ def measure_bounds(
 ) -> None:
     """Measures what has a bound, in turns with other allocators, and says whether it holds."""
     where = places.find(build)
-    found, missing = chosen_allocators(allocators, [], where)
-    plan = whole_plan(bounds.select(only or []), (found, missing), where, rounds, timeout)
-    folder = output_folder(output, where.results)
-    result = measure(plan, folder)
-    bounds_text.show(result, out)
-    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    chosen_ones = chosen_allocators(allocators, [], where)
+    plan = whole_plan(bounds.select(only or []), chosen_ones, where, rounds, timeout)
+    result = measure_and_show(plan, output, bounds_text.show)
     if failed_here(result, []) or any(
         verdict.word == bounds.FAILS for verdict in bounds.verdicts(result)
     ):
@@ -461,16 +484,9 @@ def measure_drawn(
 ) -> None:
     """Measures workloads that nobody has chosen, in turns under all allocators."""
     where = places.find(build)
-    found, missing = chosen_allocators(allocators, lib or [], where)
-    if all(allocator.name != drawn.OURS for allocator in found):
-        raise BenchError(f"all is relative to {drawn.OURS}: name it with --allocators too")
-    plan = whole_plan(
-        drawn.benchmarks(first, count, where), (found, missing), where, rounds, timeout
-    )
-    folder = output_folder(output, where.results)
-    result = measure(plan, folder)
-    drawn_text.show(result, out, worst)
-    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    chosen_ones = with_ours(allocators, lib or [], where)
+    plan = whole_plan(drawn.benchmarks(first, count, where), chosen_ones, where, rounds, timeout)
+    result = measure_and_show(plan, output, functools.partial(drawn_text.show, worst=worst))
     if failed_here(result, lib or []):
         raise typer.Exit(1)
 
@@ -485,6 +501,40 @@ def make_drawn_docs(
     if not drawn.workloads(result) or drawn.OURS not in result["allocators"]:
         raise BenchError(f"{result_path} is no result of `hakmem bench drawn`")
     written = drawn_text.write(result, result_path, folder or docs_folder())
+    out.print(str(written), highlight=False, soft_wrap=True)
+
+
+@app.command("shapes")
+def measure_shapes(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Only these shapes.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds.")] = shapes.ROUNDS,
+    allocators: AllocatorNames = "",
+    lib: Libraries = None,
+    output: ResultFolder = None,
+    build: BuildFolder = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+) -> None:
+    """Measures how much more than it must an allocator holds, in turns under all allocators."""
+    where = places.find(build)
+    chosen_ones = with_ours(allocators, lib or [], where)
+    plan = whole_plan(shapes.benchmarks(names or [], where), chosen_ones, where, rounds, timeout)
+    result = measure_and_show(plan, output, shapes_text.show)
+    if failed_here(result, lib or []):
+        raise typer.Exit(1)
+
+
+@app.command("shapes-docs")
+def make_shapes_docs(
+    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
+    folder: DocsFolder = None,
+) -> None:
+    """Writes docs/shapes.md from a result of `shapes`."""
+    result = summary.read_result(result_path)
+    if not shapes.shapes(result) or drawn.OURS not in result["allocators"]:
+        raise BenchError(f"{result_path} is no result of `hakmem bench shapes`")
+    written = shapes_text.write(result, result_path, folder or docs_folder())
     out.print(str(written), highlight=False, soft_wrap=True)
 
 

@@ -129,6 +129,15 @@ def to_repeat(result: Result) -> list[str]:
     ]
 
 
+def in_turns(result: Result, source: str) -> list[str]:
+    """Where the figures of a page come from, and the commands."""
+    rounds = f"{result['rounds']} rounds, interleaved, each in another order"
+    if result.get("warm_mib"):
+        rounds += f", before each run {result['warm_mib']} MiB touched and freed"
+    measured = f"{measured_on(result, rounds)} The raw figures are in `{source}`."
+    return [measured, "", *to_repeat(result)]
+
+
 def shown_source(source: Path, folder: Path) -> str:
     """The result file as a page in the folder names it."""
     try:

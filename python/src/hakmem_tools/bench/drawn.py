@@ -7,13 +7,12 @@ Who uses it: cli and drawn_text. What is said follows from the result alone; it 
 """
 
 import re
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hakmem_tools.bench import stats, summary
 from hakmem_tools.bench.places import BenchError, Places
-from hakmem_tools.bench.runner import Result, program_path
+from hakmem_tools.bench.runner import Result, ask, built_program
 from hakmem_tools.bench.suite import Benchmark
 from hakmem_tools.bench.summary import Pair, Row
 
@@ -22,7 +21,6 @@ COUNT = 60
 ROUNDS = 3
 GROUP = "drawn"
 OURS = "hakmem"
-DESCRIBE_S = 60
 
 TIME = "time_ms"
 RSS = "rss_kb"
@@ -34,17 +32,8 @@ RSS = "rss_kb"
 
 def describe(program: str, seed: int) -> str:
     """What the program says it draws from a seed."""
-    command = [program, str(seed), "describe"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=DESCRIBE_S
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
-        raise BenchError(f"{program} does not run: {error}") from error
-    if done.returncode != 0:
-        raise BenchError(f"`drawn {seed} describe` failed: {done.stderr.strip()}")
     begin = f"drawn {seed}: "
-    line = (done.stdout.splitlines() or [""])[0]
+    line = (ask(program, str(seed), "describe") or [""])[0]
     if not line.startswith(begin) or not line.removeprefix(begin).strip():
         raise BenchError(f"`drawn {seed} describe` does not say what it draws: '{line[:200]}'")
     return line.removeprefix(begin).strip()
@@ -52,11 +41,13 @@ def describe(program: str, seed: int) -> str:
 
 def benchmarks(first: int, count: int, places: Places) -> list[Benchmark]:
     """The workloads of so many seeds, each described by the program itself."""
-    found = []
-    for seed in range(first, first + count):
-        benchmark = Benchmark(f"drawn-{seed}", GROUP, "", ("drawn", str(seed)), (str(seed),))
-        found.append(replace(benchmark, what=describe(program_path(benchmark, places), seed)))
-    return found
+    program = built_program("drawn", places)
+    return [
+        Benchmark(
+            f"drawn-{seed}", GROUP, describe(program, seed), ("drawn", str(seed)), (str(seed),)
+        )
+        for seed in range(first, first + count)
+    ]
 
 
 # ---- what came out ----

@@ -7,21 +7,18 @@ The same result gives the same page. Who uses it: cli. It never measures.
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, JustifyMethod
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
 from hakmem_tools.bench import drawn, table, text
 from hakmem_tools.bench.docs import (
     allocators_part,
     failures_part,
+    in_turns,
     markdown_table,
-    measured_on,
     shown_source,
-    to_repeat,
 )
 from hakmem_tools.bench.drawn import OURS, RSS, TIME, Workload
-from hakmem_tools.bench.runner import Result, failures
+from hakmem_tools.bench.runner import Result
 from hakmem_tools.bench.summary import Row
 
 GENERATED = (
@@ -92,17 +89,6 @@ def best_line(found: Sequence[Workload]) -> str:
 # ---- the terminal ----
 
 
-def table_of(title: str, headings: list[str], lines: list[list[str]]) -> Table:
-    """A table of numbers; names and what was drawn are text."""
-    shown = table.titled(title)
-    for heading in headings:
-        side: JustifyMethod = "left" if heading in ("", HEADINGS[-1]) else "right"
-        shown.add_column(heading, justify=side, overflow="fold")
-    for line in lines:
-        shown.add_row(*(escape(cell) for cell in line))
-    return shown
-
-
 def show_worst(found: Sequence[Workload], value: str, most: int, console: Console) -> None:
     """Where we are furthest behind; what was drawn is below where there is no room for it."""
     known = [w for w in drawn.worst_first(found, value) if w.ratio(value)][:most]
@@ -113,7 +99,7 @@ def show_worst(found: Sequence[Workload], value: str, most: int, console: Consol
     what = "time against the fastest other" if value == TIME else "peak RSS against the leanest"
     title = f"{what}: the worst {len(known)} of {len(found)}"
     lines = [cells(workload)[: len(headings)] for workload in known]
-    console.print(table_of(title, headings, lines))
+    console.print(table.numbers(title, headings, lines, left=HEADINGS[-1:]))
     for workload in known if not wide else ():
         line = f"  {workload.seed}: {workload.what}"
         console.print(line, style="dim", markup=False, highlight=False)
@@ -122,14 +108,12 @@ def show_worst(found: Sequence[Workload], value: str, most: int, console: Consol
 def show(result: Result, console: Console, worst: int = WORST) -> None:
     """The tables on the terminal."""
     found = drawn.workloads(result)
-    console.print(table_of(RELATIVE, RELATIVE_HEADINGS, relative_lines(found)))
+    console.print(table.numbers(RELATIVE, RELATIVE_HEADINGS, relative_lines(found)))
     console.print(best_line(found), highlight=False)
     for value in (TIME, RSS):
         show_worst(found, value, worst, console)
     console.print(AGAIN, highlight=False)
-    for benchmark, allocator, problem in failures(result):
-        line = f"FAILED: {benchmark} under {allocator}: {problem}"
-        console.print(line, style="red", markup=False, highlight=False)
+    table.show_failures(result, console)
 
 
 # ---- the page ----
@@ -147,9 +131,6 @@ def seeds_sentence(result: Result, found: Sequence[Workload]) -> str:
 def page(result: Result, source: str) -> str:
     """docs/drawn.md."""
     found = drawn.workloads(result)
-    rounds = f"{result['rounds']} rounds, interleaved, each in another order"
-    if result.get("warm_mib"):
-        rounds += f", before each run {result['warm_mib']} MiB touched and freed"
     lines = [
         GENERATED,
         "",
@@ -161,9 +142,7 @@ def page(result: Result, source: str) -> str:
         f"been tuned to it. {seeds_sentence(result, found)}; where {OURS} is behind is shown as plainly as where it "
         "is ahead.",
         "",
-        f"{measured_on(result, rounds)} The raw figures are in `{source}`.",
-        "",
-        *to_repeat(result),
+        *in_turns(result, source),
         "",
         f"{AGAIN}. Figures are medians over the rounds. All allocators must give the same result; a failure is in no "
         "mean, and is named [below](#failures).",

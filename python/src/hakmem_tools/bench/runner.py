@@ -7,6 +7,7 @@ Who uses it: cli. It never prints; a listener hears what happens.
 
 import hashlib
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ SCHEMA = 2
 Result = dict[str, Any]
 
 IDLE_MS = 2000
+ASK_S = 60
 # The same for all: locale and hash seeds that could change what a program does.
 STEADY = {"LC_ALL": "C", "PYTHONHASHSEED": "0"}
 
@@ -94,15 +96,32 @@ class Job:
         return allocator
 
 
-def program_path(benchmark: Benchmark, places: Places) -> str:
-    """A benchmark program of ours, or a program of the system."""
-    name = benchmark.command[0]
-    if benchmark.package:
-        return shutil.which(name) or name
+def built_program(name: str, places: Places) -> str:
+    """A benchmark program of ours."""
     path = places.programs / name
     if not path.is_file():
         raise BenchError(f"{path} is not built: {HOW_TO_BUILD}")
     return str(path)
+
+
+def program_path(benchmark: Benchmark, places: Places) -> str:
+    """A benchmark program of ours, or a program of the system."""
+    name = benchmark.command[0]
+    return (shutil.which(name) or name) if benchmark.package else built_program(name, places)
+
+
+def ask(program: str, *question: str) -> list[str]:
+    """The lines that a program of ours answers to a question about what it would do."""
+    try:
+        done = subprocess.run(
+            [program, *question], capture_output=True, text=True, check=False, timeout=ASK_S
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
+        raise BenchError(f"{program} does not run: {error}") from error
+    if done.returncode != 0:
+        asked = " ".join([Path(program).name, *question])
+        raise BenchError(f"`{asked}` failed: {done.stderr.strip()}")
+    return done.stdout.splitlines()
 
 
 def missing_program(benchmark: Benchmark) -> str:

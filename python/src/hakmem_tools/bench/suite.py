@@ -25,6 +25,7 @@ GROUPS = {
     "given": "Programs that were given",
     "bounds": "Workloads of `hakmem bench bounds`",
     "drawn": "Workloads of `hakmem bench drawn`",
+    "shapes": "Shapes of `hakmem bench shapes`",
 }
 
 WARM_MIB = 512

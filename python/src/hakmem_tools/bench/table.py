@@ -4,10 +4,10 @@
 Who uses it: cli. It never measures.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -39,6 +39,19 @@ WIDE = 140
 def titled(title: str) -> Table:
     """An empty table as all of them look."""
     return Table(title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE)
+
+
+def numbers(
+    title: str, headings: Sequence[str], lines: list[list[str]], left: Sequence[str] = ("",)
+) -> Table:
+    """A table of numbers; what is below the headings `left` is text."""
+    shown = titled(title)
+    for heading in headings:
+        side: JustifyMethod = "left" if heading in left else "right"
+        shown.add_column(heading, justify=side, overflow="fold")
+    for line in lines:
+        shown.add_row(*(escape(cell) for cell in line))
+    return shown
 
 
 def benchmark_table(rows: list[Row], title: str, narrow: bool) -> Table:
@@ -116,6 +129,13 @@ def scaling_table(rows: list[Row]) -> Table | None:
     return table
 
 
+def show_failures(result: Result, console: Console) -> None:
+    """A line for each."""
+    for benchmark, allocator, problem in failures(result):
+        line = f"FAILED: {benchmark} under {allocator}: {problem}"
+        console.print(line, style="red", markup=False, highlight=False)
+
+
 def show(result: Result, console: Console, details: bool = True) -> None:
     """Everything that a result says."""
     rows = summary.rows_of(result)
@@ -141,8 +161,7 @@ def show(result: Result, console: Console, details: bool = True) -> None:
         console.print(scaled)
     for name, reason in result["missing_allocators"].items():
         console.print(f"[yellow]not measured: {name}: {escape(reason)}[/]")
-    for benchmark_name, allocator, problem in failures(result):
-        console.print(f"[red]FAILED: {benchmark_name} under {allocator}: {escape(problem)}[/]")
+    show_failures(result, console)
 
 
 class Bar(Listener):
