@@ -123,8 +123,10 @@ static void sparse_after_dense(void)
         place(i, 10 * BENCH_MIB + 12345, 0, false);
         write_whole(i);
     }
-    place(6, (size_t)2 << 30, 0, false);
-    write_pages_at_random(6, 1000);
+    for (uint32_t i = 6; i < 10; i++) {
+        place(i, (size_t)1 << 30, 0, false);
+        write_pages_at_random(i, 1000);
+    }
 }
 
 static void sparse_tables(void)
@@ -376,7 +378,8 @@ static const struct {
 } shapes[] = {
     {"sparse_table", sparse_table, "one block of 1 GiB, of which 1,000 pages are written"},
     {"sparse_after_dense", sparse_after_dense,
-     "six blocks of 10 MiB, written whole, then one of 2 GiB, of which 1,000 pages are written"},
+     "six blocks of 10 MiB, written whole, then four of 1 GiB, of which 1,000 pages each are "
+     "written"},
     {"sparse_tables", sparse_tables, "20 blocks of 64 MiB, of which 100 pages each are written"},
     {"sparse_zeroed", sparse_zeroed,
      "200 blocks of 3 MB from calloc, of which the first page is written"},

@@ -50,8 +50,9 @@ static void whole_count_unmapped(size_t superslabs)
  * thousand entries held 920 MB. Nor does what a program did with its other blocks tell what it will
  * do with one that is larger than all of them. So no more is given on trust than a little or than
  * is used, slabs and, once huge blocks are known to be used from end to end, those of them that
- * were not themselves given on trust; what is beyond has small pages, and where all of a few of
- * those is in memory in the end, that pays for some times as much.
+ * were not themselves given on trust; what is beyond has small pages, and if those are in memory
+ * when the next block is asked for, that pays for some times as much; if not, nothing is known of
+ * huge blocks any more.
  *
  * With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a block was
  * used up is known only if what lies behind its last huge page is in memory, too. */
@@ -139,12 +140,15 @@ static void whole_forget_last(size_t first)
         hak_cas_relaxed(&hak_pool.last_whole, &last, (uint64_t)0);
 }
 
-/* There is something on trust, and the block can tell whether it is used. */
+/* By this block can be seen whether it is used. */
+static bool whole_can_tell(const struct hak_whole *w)
+{
+    return !whole_has_huge_pages(w->first) || w->mapped_bytes % HAK_SUPERSLAB_BYTES != 0;
+}
+
 static bool whole_is_owed(const struct hak_whole *w)
 {
-    bool has_end = w->mapped_bytes % HAK_SUPERSLAB_BYTES != 0;
-    return pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) != 0 &&
-           (has_end || !whole_has_huge_pages(w->first));
+    return pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) != 0 && whole_can_tell(w);
 }
 
 static void whole_learn(const struct hak_whole *w)
@@ -154,17 +158,18 @@ static void whole_learn(const struct hak_whole *w)
         whole_look(w->first, w->mapped_bytes);
 }
 
-/* From a block that the program still has. If it is not used yet where others were, it may be. */
+/* From a block that the program still has. One with huge pages may only not be used yet. */
 static void whole_learn_of_last(void)
 {
     uint64_t last = hak_exchange_relaxed(&hak_pool.last_whole, (uint64_t)0);
     size_t first = (uint32_t)last - 1, bytes = (size_t)(last >> 32) * HAK_SLOT_BYTES;
-    if (last == 0)
+    bool known = pool_knows_dense();
+    if (last == 0 || (!known && !whole_look_is_due()))
         return;
-    if (!pool_knows_dense() && whole_look_is_due())
-        whole_look(first, bytes);
-    else if (pool_knows_dense() && whole_is_in_memory(first, bytes))
+    if (whole_is_in_memory(first, bytes))
         whole_found_used(first, bytes);
+    else if (!known || !whole_has_huge_pages(first))
+        whole_found_unused();
 }
 
 /* Large enough for huge pages without evidence. */
@@ -258,7 +263,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
         whole_advise(w, 0, how);
-    if (!pool_knows_dense() || whole_is_owed(w))
+    if (!pool_knows_dense() || whole_can_tell(w))
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
     return 0;

@@ -231,42 +231,75 @@ static void without_evidence_not_more_than_a_little_or_than_slabs_have(void **st
     assert_int_equal(asked_by_a_block(4, HAK_WHOLE_WRITTEN), 1);
 }
 
+static struct hak_whole take_written(size_t superslabs)
+{
+    bool zero;
+    struct hak_whole w = take(superslabs, &zero);
+    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+    return w;
+}
+
 /* What others were used for tells nothing of one that is larger than all of them. */
 static void huge_blocks_that_are_used_up_vouch_for_as_much(void **state)
 {
     (void)state;
-    bool zero;
     start();
     huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
-    take(20, &zero);
+    take_written(20);
     hak_store_relaxed(&hak_pool.dense_samples, 4u);
-    assert_int_equal(asked_by_a_block(21, HAK_WHOLE_WRITTEN), 0); /* 41 */
-    assert_int_equal(asked_by_a_block(41, HAK_WHOLE_WRITTEN), 1); /* 82 */
-    assert_int_equal(on_trust(), 41);
-    assert_int_equal(asked_by_a_block(1, 0), 0); /* 41 that are not on trust vouch for no more */
+    assert_int_equal(asked_by_a_block(20, HAK_WHOLE_WRITTEN), 1);
+    assert_int_equal(on_trust(), 20);
+    assert_int_equal(asked_by_a_block(1, 0), 0); /* 20 that are not on trust vouch for no more */
     assert_int_equal(samples(), 4);
+}
+
+static void one_that_is_larger_has_small_pages_and_tells(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    take_written(20);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    assert_int_equal(asked_by_a_block(21, HAK_WHOLE_WRITTEN), 0);
+    assert_int_equal(samples(), 4);
+    assert_int_equal(asked_by_a_block(41, HAK_WHOLE_WRITTEN), 0); /* 21 are not used */
+    assert_int_equal(samples(), 0);
+    assert_int_equal(on_trust(), 0);
+}
+
+static void one_with_huge_pages_may_be_used_later(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    take_written(20);
+    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    struct hak_whole w;
+    bool zero;
+    size_t bytes = 8 * HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES; /* its end can tell */
+    assert_int_equal(hak_whole_take(bytes, 1, HAK_WHOLE_WRITTEN, &w, &zero), 0);
+    assert_int_equal(asked_by_a_block(8, HAK_WHOLE_WRITTEN), 1);
+    assert_int_equal(samples(), 4);
+    assert_int_equal(on_trust(), 16);
 }
 
 static void what_has_small_pages_and_is_used_up_vouches_for_four_times_as_much(void **state)
 {
     (void)state;
-    bool zero;
     start();
     huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
     hak_store_relaxed(&hak_pool.dense_samples, 4u);
     hak_store_relaxed(&hak_pool.unproven, (size_t)100);
-    take(2, &zero);
-    assert_int_equal(asked_by_a_block(1, 0), 0);
-    assert_int_equal(on_trust(), 100); /* it is not used yet */
-    struct hak_whole w = take(2, &zero);
-    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
-    assert_int_equal(asked_by_a_block(1, 0), 0);
+    uint64_t before = stats().huge_asked_total;
+    take_written(2);
+    take_written(1);
     assert_int_equal(on_trust(), 92);
-    assert_int_equal(samples(), 4);
-    w = take(24, &zero);
-    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+    take_written(24);
+    assert_int_equal(on_trust(), 88);
+    assert_int_equal(stats().huge_asked_total, before);
     assert_int_equal(asked_by_a_block(4, 0), 1);
     assert_int_equal(on_trust(), 4);
+    assert_int_equal(samples(), 4);
 }
 
 static void what_a_used_block_grows_by_is_not_on_trust_but_not_more_than_there_is(void **state)
@@ -582,6 +615,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
     cmocka_unit_test(without_evidence_not_more_than_a_little_or_than_slabs_have),
     cmocka_unit_test(huge_blocks_that_are_used_up_vouch_for_as_much),
+    cmocka_unit_test(one_that_is_larger_has_small_pages_and_tells),
+    cmocka_unit_test(one_with_huge_pages_may_be_used_later),
     cmocka_unit_test(what_has_small_pages_and_is_used_up_vouches_for_four_times_as_much),
     cmocka_unit_test(what_a_used_block_grows_by_is_not_on_trust_but_not_more_than_there_is),
     cmocka_unit_test(the_end_of_a_block_with_huge_pages_tells_whether_it_was_used_up),
