@@ -253,18 +253,18 @@ static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c
 static bool slabs_expects_use(struct hak_class_heap *ch, const struct hak_class *c)
 {
     const struct hak_slab *full = ch->lists[HAK_LIST_FULL];
-    int taken = ch->slabs_taken;
-    if (!slabs_may_be_sparse(c))
-        taken = taken < SLABS_BEFORE_DENSE ? taken + 1 : taken;
-    else if (taken < 0 || taken > SLABS_BEFORE_DENSE)
-        taken++;
-    else if (slabs_tells_use(full))
-        taken = slabs_is_written(full, c) ? taken + 1 : -SLABS_NOT_LOOKED_AT;
-    else if (taken == SLABS_BEFORE_DENSE)
-        taken++;
-    bool is_to_tell = taken > SLABS_BEFORE_DENSE + SLABS_NOT_LOOKED_AT;
-    ch->slabs_taken = (int8_t)(is_to_tell ? SLABS_BEFORE_DENSE : taken);
-    return taken >= SLABS_BEFORE_DENSE && !is_to_tell;
+    int8_t *taken = &ch->slabs_taken;
+    bool sparse = slabs_may_be_sparse(c);
+    bool looks = sparse && *taken >= 0 && *taken <= SLABS_BEFORE_DENSE && slabs_tells_use(full);
+    bool counts = sparse ? *taken < 0 || *taken >= SLABS_BEFORE_DENSE : *taken < SLABS_BEFORE_DENSE;
+    if (looks && !slabs_is_written(full, c))
+        *taken = -SLABS_NOT_LOOKED_AT;
+    else if (looks || counts)
+        ++*taken;
+    bool is_to_tell = *taken > SLABS_BEFORE_DENSE + SLABS_NOT_LOOKED_AT;
+    if (is_to_tell)
+        *taken = SLABS_BEFORE_DENSE;
+    return *taken >= SLABS_BEFORE_DENSE && !is_to_tell;
 }
 
 static unsigned slabs_density_locked(struct hak_heap *heap, unsigned cls)
