@@ -2,7 +2,7 @@
  *
  * Benchmark: shapes. Ways of using memory in which an allocator may hold many times what the
  * program uses: tables of which a few pages are written, aligned blocks, blocks that shrink, sizes
- * that drift, memory that the system has to keep. `shapes list` names them and says what each does.
+ * that drift, threads that want little. `shapes list` names them and says what each does.
  *
  * The metric live_peak is what any allocator has to hold at the peak: the bytes of live blocks,
  * where those are written whole, and else the pages of them that were written; and the list of
@@ -71,6 +71,12 @@ static void check(uint32_t i, size_t bytes)
         bench_die(1, "block %u of %zu bytes was overwritten", i, block[i].bytes);
 }
 
+static void place_whole(uint32_t i, size_t bytes)
+{
+    place(i, bytes, 0, false);
+    write_whole(i);
+}
+
 /* One that was written whole. */
 static void drop(uint32_t i)
 {
@@ -119,10 +125,8 @@ static void sparse_table(void)
 
 static void sparse_after_dense(void)
 {
-    for (uint32_t i = 0; i < 6; i++) {
-        place(i, 10 * BENCH_MIB + 12345, 0, false);
-        write_whole(i);
-    }
+    for (uint32_t i = 0; i < 6; i++)
+        place_whole(i, 10 * BENCH_MIB + 12345);
     for (uint32_t i = 6; i < 10; i++) {
         place(i, (size_t)1 << 30, 0, false);
         write_pages_at_random(i, 1000);
@@ -175,17 +179,12 @@ static void sparse_mid(void)
 
 /* ---- alignment ---- */
 
-static void aligned(uint32_t blocks, size_t bytes, size_t align)
-{
-    for (uint32_t i = 0; i < blocks; i++) {
-        place(i, bytes, align, false);
-        write_whole(i);
-    }
-}
-
 static void aligned_pages(void)
 {
-    aligned(20000, BENCH_PAGE_BYTES, BENCH_PAGE_BYTES);
+    for (uint32_t i = 0; i < 20000; i++) {
+        place(i, BENCH_PAGE_BYTES, BENCH_PAGE_BYTES, false);
+        write_whole(i);
+    }
 }
 
 /* A page each: no two can share one. */
@@ -213,30 +212,24 @@ static void just_over(void)
 {
     uint32_t i = 0;
     for (size_t bytes = 4096; bytes <= 256 * BENCH_KIB; bytes *= 2)
-        for (size_t all = 0; all < 16 * BENCH_MIB; all += bytes, i++) {
-            place(i, bytes + 1, 0, false);
-            write_whole(i);
-        }
+        for (size_t all = 0; all < 16 * BENCH_MIB; all += bytes, i++)
+            place_whole(i, bytes + 1);
 }
 
 static void every_size(void)
 {
-    for (uint32_t i = 0; i < 2048; i++) {
-        place(i, (i + 1) * 16, 0, false);
-        write_whole(i);
-    }
+    for (uint32_t i = 0; i < 2048; i++)
+        place_whole(i, (i + 1) * 16);
 }
 
 static void doubled(void)
 {
     size_t room = 24 * BENCH_MIB;
-    uint32_t begin = 0, end = 0;
+    uint32_t end = 0;
     for (size_t bytes = 16; bytes <= 16 * BENCH_KIB; bytes *= 2) {
-        begin = end;
-        for (; room >= bytes; room -= bytes, end++) {
-            place(end, bytes, 0, false);
-            write_whole(end);
-        }
+        uint32_t begin = end;
+        for (; room >= bytes; room -= bytes, end++)
+            place_whole(end, bytes);
         for (uint32_t i = begin; i < end; i += 2) {
             room += bytes;
             drop(i);
@@ -257,8 +250,7 @@ static void drift(void)
         }
         if (live + bytes <= most) {
             live += bytes;
-            place(i, bytes, 0, false);
-            write_whole(i);
+            place_whole(i, bytes);
         }
     }
 }
@@ -272,8 +264,7 @@ static void cache_epochs(void)
     for (uint32_t step = 0; step < 10 * EPOCH; step++) {
         bool small = step / EPOCH % 2 != 0;
         size_t bytes = small ? 200 + below(400) : 2000 + below(6000);
-        place(step % PLACES, bytes, 0, false);
-        write_whole(step % PLACES);
+        place_whole(step % PLACES, bytes);
         for (live += bytes; live > most; oldest = (oldest + 1) % PLACES) {
             live -= block[oldest].bytes;
             drop(oldest);
@@ -286,12 +277,10 @@ static void two_ages(void)
     enum { KEPT = 200000, SHORT = 8 };
     for (uint32_t i = 0; i < KEPT; i++) {
         uint32_t passing = KEPT + i % SHORT;
-        place(i, 100, 0, false);
-        write_whole(i);
+        place_whole(i, 100);
         if (i >= SHORT)
             drop(passing);
-        place(passing, 20000 + below(60000), 0, false);
-        write_whole(passing);
+        place_whole(passing, 20000 + below(60000));
     }
 }
 
@@ -300,10 +289,8 @@ static void two_ages(void)
 static void growing(void)
 {
     enum { VECTORS = 2000, TURNS = 14, BYTES_MOST = 200000 };
-    for (uint32_t i = 0; i < VECTORS; i++) {
-        place(i, 16, 0, false);
-        write_whole(i);
-    }
+    for (uint32_t i = 0; i < VECTORS; i++)
+        place_whole(i, 16);
     for (unsigned turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < VECTORS; i++)
             if (below(8) != 0 && block[i].bytes < BYTES_MOST)
@@ -313,8 +300,7 @@ static void growing(void)
 static void shrunk(void)
 {
     for (uint32_t i = 0; i < 3000; i++) {
-        place(i, 200000, 0, false);
-        write_whole(i);
+        place_whole(i, 200000);
         resize_whole(i, 100 + below(3000));
     }
 }
@@ -322,8 +308,7 @@ static void shrunk(void)
 static void shrunk_huge(void)
 {
     for (uint32_t i = 0; i < 100; i++) {
-        place(i, 8 * BENCH_MIB, 0, false);
-        write_whole(i);
+        place_whole(i, 8 * BENCH_MIB);
         resize_whole(i, 100000);
     }
 }

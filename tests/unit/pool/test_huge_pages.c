@@ -239,14 +239,20 @@ static struct hak_whole take_written(size_t superslabs)
     return w;
 }
 
-/* What others were used for tells nothing of one that is larger than all of them. */
-static void huge_blocks_that_are_used_up_vouch_for_as_much(void **state)
+/* Of 20 superslabs, so that huge blocks are known to be used. */
+static void start_with_a_used_block(void)
 {
-    (void)state;
     start();
     huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
     take_written(20);
     hak_store_relaxed(&hak_pool.dense_samples, 4u);
+}
+
+/* What others were used for tells nothing of one that is larger than all of them. */
+static void huge_blocks_that_are_used_up_vouch_for_as_much(void **state)
+{
+    (void)state;
+    start_with_a_used_block();
     assert_int_equal(asked_by_a_block(20, HAK_WHOLE_WRITTEN), 1);
     assert_int_equal(on_trust(), 20);
     assert_int_equal(asked_by_a_block(1, 0), 0); /* 20 that are not on trust vouch for no more */
@@ -256,10 +262,7 @@ static void huge_blocks_that_are_used_up_vouch_for_as_much(void **state)
 static void one_that_is_larger_has_small_pages_and_tells(void **state)
 {
     (void)state;
-    start();
-    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
-    take_written(20);
-    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    start_with_a_used_block();
     assert_int_equal(asked_by_a_block(21, HAK_WHOLE_WRITTEN), 0);
     assert_int_equal(samples(), 4);
     assert_int_equal(asked_by_a_block(41, HAK_WHOLE_WRITTEN), 0); /* 21 are not used */
@@ -270,10 +273,7 @@ static void one_that_is_larger_has_small_pages_and_tells(void **state)
 static void one_with_huge_pages_may_be_used_later(void **state)
 {
     (void)state;
-    start();
-    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
-    take_written(20);
-    hak_store_relaxed(&hak_pool.dense_samples, 4u);
+    start_with_a_used_block();
     struct hak_whole w;
     bool zero;
     size_t bytes = 8 * HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES; /* its end can tell */
