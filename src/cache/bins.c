@@ -54,6 +54,15 @@ static size_t bins_stack_bytes(unsigned capacity)
     return (capacity + 1) * sizeof(void *);
 }
 
+/* The stack has room for it, and the bin has no more. */
+static void bins_set_capacity(struct hak_heap *heap, unsigned cls, unsigned capacity)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    ch->capacity = (uint16_t)capacity;
+    ch->turns = 0;
+    heap->front.bins[cls].limit = ch->stack + capacity;
+}
+
 /* The bin has what it had, for which there is room. */
 static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsigned capacity)
 {
@@ -63,10 +72,8 @@ static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsi
         memcpy(stack + 1, ch->stack + 1, blocks * sizeof(void *));
     stack[0] = NULL;
     ch->stack = stack;
-    ch->capacity = (uint16_t)capacity;
-    ch->batch = (uint16_t)((capacity + 1) / 2);
-    ch->turns = 0;
-    heap->front.bins[cls].limit = stack + capacity;
+    ch->stack_blocks = (uint16_t)capacity;
+    bins_set_capacity(heap, cls, capacity);
     hak_store_relaxed(&heap->front.bins[cls].top, stack + blocks);
 }
 
@@ -103,7 +110,7 @@ static void bins_open(struct hak_heap *heap, unsigned cls)
 static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capacity)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
-    unsigned old = ch->capacity;
+    unsigned old = ch->stack_blocks;
     void **before = ch->stack;
     void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
     if (stack == NULL)
@@ -117,7 +124,9 @@ static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capaci
 static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 {
     unsigned capacity = heap->classes[cls].capacity * 2u + 1;
-    if (capacity <= bins_first_capacity(cls))
+    if (capacity <= heap->classes[cls].stack_blocks)
+        bins_set_capacity(heap, cls, capacity);
+    else if (capacity <= bins_first_capacity(cls))
         bins_install_first(heap, cls);
     else if (capacity <= BIN_MAX_BLOCKS &&
              (size_t)capacity * hak_class(cls)->size_bytes <= max_bytes &&
@@ -129,8 +138,56 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 static void bins_shrink(struct hak_heap *heap, unsigned cls)
 {
     unsigned capacity = bins_first_capacity(cls) * 2 + 1;
-    if (heap->classes[cls].capacity > capacity)
+    if (heap->classes[cls].stack_blocks > capacity)
         (void)bins_try_resize(heap, cls, capacity);
+}
+
+/* --- Where slabs are thin. A bin hands a block that was freed to the next who asks, wherever it
+ * lies: of a class that becomes rarer all slabs get thin together, and none empties. So while much
+ * of the heap is free, and several slabs of a class are thin, the class's bin is small: most of its
+ * blocks go back to their slabs, and what is handed out instead is from the fullest. (Blocks freed
+ * at random while sizes drift from 64 bytes to 6 kB: docs/performance.md.) --- */
+
+#define THIN_SHARE 4u /* of the heap's slabs is free */
+#define THIN_SLABS 8u /* of the class, of which a quarter is */
+#define THIN_LIST 2u  /* the first list of those */
+#define THIN_FALLS 4u /* overflows in a row: it is only freed, and nothing handed out instead */
+
+static bool bins_is_thin_locked(const struct hak_heap *heap, unsigned cls)
+{
+    const struct hak_heap *home = hak_home(heap);
+    if (home->free_bytes * THIN_SHARE < home->slab_bytes)
+        return false;
+    unsigned slabs = 0;
+    for (unsigned list = HAK_LIST_FULL - 1; list >= THIN_LIST; list--)
+        for (const struct hak_slab *s = home->classes[cls].lists[list]; s != NULL; s = s->next)
+            if (++slabs == THIN_SLABS)
+                return true;
+    return false;
+}
+
+/* An empty bin. */
+static void bins_narrow_locked(struct hak_heap *heap, unsigned cls)
+{
+    if (heap->classes[cls].capacity > BIN_MIN_BLOCKS && hak_bin_blocks(heap, cls) == 0)
+        bins_set_capacity(heap, cls, BIN_MIN_BLOCKS);
+}
+
+static void bins_widen_locked(struct hak_heap *heap, unsigned cls)
+{
+    const struct hak_class_heap *ch = &heap->classes[cls];
+    if (ch->capacity < ch->stack_blocks)
+        bins_set_capacity(heap, cls, ch->capacity * 2u + 1);
+}
+
+/* Overflows that were followed by underflows are enough for the bin to grow. */
+static bool bins_turns_will_do_locked(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_class_heap *ch = &heap->classes[cls];
+    if (++ch->turns * BIN_TURN_BYTES <= ch->capacity * (size_t)hak_class(cls)->size_bytes)
+        return false;
+    ch->turns = 0;
+    return !bins_is_thin_locked(heap, cls);
 }
 
 static size_t bins_volume_bytes_locked(const struct hak_heap *heap)
@@ -205,7 +262,7 @@ static unsigned bins_fill_locked(struct hak_heap *heap, unsigned cls, bool spari
     bool ordered = hak_cache_is_ordered(&heap->front, cls);
     struct hak_bin *bin = ordered ? hak_metered_bin(heap, cls) : &heap->front.bins[cls];
     void **stack = hak_load_relaxed(&bin->top); /* at the NULL, as it is empty */
-    unsigned want = ch->volume < BIN_STREAK ? ch->batch : ch->capacity;
+    unsigned want = ch->volume < BIN_STREAK ? hak_bin_batch(ch) : ch->capacity;
     if (ch->begun < BIN_BEGINNING)
         want = (unsigned)hak_min(want, bins_first_blocks(heap, cls, ch->begun++));
     if (ordered)
@@ -260,7 +317,7 @@ unsigned hak_cache_bin_capacity(unsigned cls)
         if (home == NULL)
             continue;
         if (h->classes[cls].stack != NULL)
-            most = (unsigned)hak_max(most, h->classes[cls].capacity);
+            most = (unsigned)hak_max(most, h->classes[cls].stack_blocks);
         hak_unlock(&home->lock);
     }
     return most;
@@ -348,13 +405,12 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     home->home_refills++;
     if (ch->stack == NULL)
         bins_begin(heap, cls);
-    else if (ch->overflowed &&
-             ++ch->turns * BIN_TURN_BYTES > ch->capacity * (size_t)hak_class(cls)->size_bytes)
+    else if (ch->overflowed && bins_turns_will_do_locked(heap, cls))
         bins_grow(heap, cls, BIN_MAX_BYTES);
     else if (++ch->volume % BIN_VOLUME_REFILLS == 0)
         bins_grow(heap, cls, bins_volume_bytes_locked(heap));
     if (ch->overflowed)
-        ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + ch->batch, UINT16_MAX);
+        ch->borrow_blocks = (uint16_t)hak_min(ch->borrow_blocks + hak_bin_batch(ch), UINT16_MAX);
     ch->overflowed = false;
     ch->falls = 0;
     ch->refilled = true;
@@ -471,7 +527,12 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
     if (ch->stack == NULL) {
         bins_begin(heap, cls);
     } else {
-        hak_heap_drain_locked(heap, cls, ch->overflowed ? ch->capacity : ch->batch);
+        bool thin = !ch->overflowed && bins_is_thin_locked(heap, cls);
+        hak_heap_drain_locked(heap, cls, ch->overflowed || thin ? ch->capacity : hak_bin_batch(ch));
+        if (thin)
+            bins_narrow_locked(heap, cls);
+        else if (ch->falls % THIN_FALLS == THIN_FALLS - 1)
+            bins_widen_locked(heap, cls);
         ch->overflowed = true;
         ch->volume = 0;
         if (++ch->falls % BIN_VOLUME_REFILLS == 0 && hak_bin_blocks(heap, cls) == 0 &&

@@ -84,7 +84,8 @@ struct hak_front {
 struct hak_class_heap {
     void **stack; /* NULL until the class is used */
     uint16_t capacity;
-    uint16_t batch;
+    uint16_t stack_blocks;  /* for which the stack has room; more than the capacity where slabs are
+                               thin */
     bool overflowed;        /* since the last underflow */
     uint8_t carvings;       /* times it took fresh memory, up to the number at which coarse classes
                                are left */
@@ -100,6 +101,12 @@ struct hak_class_heap {
     uint16_t turns;         /* overflows followed by an underflow, since the bin has its size */
     struct hak_slab *lists[HAK_LISTS];
 };
+
+/* The blocks that a refill or an overflow moves at a time. */
+static inline unsigned hak_bin_batch(const struct hak_class_heap *ch)
+{
+    return (ch->capacity + 1u) / 2;
+}
 
 /* Counted on slow paths by the owner, read by any thread. */
 struct hak_heap_stats {

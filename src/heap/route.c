@@ -129,7 +129,7 @@ static HAK_NOINLINE void *route_watch(struct hak_heap *heap, unsigned cls, const
                                       bool *zero)
 {
     void *p = NULL;
-    size_t bytes = (size_t)heap->classes[cls].batch * hak_class(cls)->size_bytes;
+    size_t bytes = hak_bin_batch(&heap->classes[cls]) * (size_t)hak_class(cls)->size_bytes;
     if (hak_sites_count_refill(heap, bytes))
         p = hak_site_try_sample(r->site, r->bytes, r->align, zero);
     return p != NULL ? p : route_take(heap, cls, r, zero);
