@@ -516,6 +516,19 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
     hak_heap_freed_locked(home, 0);
 }
 
+/* What a thread of a shared home only frees, others of the home get next: see hak_cache_take_line.
+ * Before the lock is taken, for which those others may wait. */
+static void bins_take_lines(struct hak_heap *heap, unsigned cls)
+{
+    const struct hak_class_heap *ch = &heap->classes[cls];
+    if (ch->stack == NULL || !ch->overflowed || hak_class(cls)->size_bytes > HAK_TINY_MAX ||
+        !hak_home_is_shared(hak_home(heap)))
+        return;
+    void **top = hak_load_relaxed(&heap->front.bins[cls].top);
+    for (void **at = ch->stack + 1; at <= top; at++)
+        hak_cache_take_line(*at);
+}
+
 void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
@@ -523,6 +536,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
      * the fast path took the block for another's. */
     if (HAK_UNLIKELY(hak_cache_push(&heap->front, cls * 2u, p)))
         return;
+    bins_take_lines(heap, cls);
     struct hak_heap *home = hak_heap_lock_owner(heap);
     if (ch->stack == NULL) {
         bins_begin(heap, cls);
