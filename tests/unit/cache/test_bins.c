@@ -294,92 +294,6 @@ static void a_thread_takes_little_of_a_large_bin_that_it_did_not_make(void **sta
     verify_heaps();
 }
 
-#define THIN_BLOCKS 1200u /* of 2 KiB, in 40 slabs */
-
-/* Half of the blocks of each slab. */
-static unsigned make_thin(struct hak_heap *heap, unsigned cls)
-{
-    allocate_many(heap, cls, THIN_BLOCKS);
-    for (unsigned i = 0; i < THIN_BLOCKS; i += 2) {
-        release(heap, blocks[i]);
-        blocks[i / 2] = blocks[i + 1];
-    }
-    return THIN_BLOCKS / 2;
-}
-
-/* So many steps, in each of which a block of any age goes or one comes, and as many are left. */
-static void replace(struct hak_heap *heap, unsigned cls, unsigned live, unsigned steps)
-{
-    uint64_t random = 42;
-    for (unsigned i = 0, n = live; i < steps || n != live; i++) {
-        random = random * UINT64_C(6364136223846793005) + 1;
-        bool more = i >= steps ? n < live : random >> 63 != 0;
-        if (more) {
-            blocks[n++] = allocate(heap, cls);
-        } else {
-            unsigned at = (unsigned)(random >> 31) % n;
-            release(heap, blocks[at]);
-            blocks[at] = blocks[--n];
-        }
-    }
-}
-
-static void thin_slabs_empty_while_their_blocks_are_replaced(void **state)
-{
-    (void)state;
-    start();
-    struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(2000);
-    unsigned live = make_thin(heap, cls);
-    size_t slabs = heap->slab_bytes / HAK_SLOT_BYTES;
-    replace(heap, cls, live, 40 * live);
-    CHECK(heap->slab_bytes / HAK_SLOT_BYTES <= slabs * 3 / 4, "%zu of %zu slabs",
-          heap->slab_bytes / HAK_SLOT_BYTES, slabs);
-    verify_heaps();
-}
-
-static void a_bin_is_small_while_slabs_are_thin(void **state)
-{
-    (void)state;
-    start();
-    struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(2000);
-    use_many(heap, cls, 40);
-    unsigned large = capacity(heap, cls);
-    assert_true(large >= 31);
-    unsigned live = make_thin(heap, cls);
-    allocate_many(heap, cls, 1); /* an underflow is before the overflow that counts */
-    while (hak_bin_blocks(heap, cls) != 0)
-        blocks[live++] = allocate(heap, cls);
-    blocks[live++] = allocate(heap, cls);
-    uint64_t drains = counted(&heap->stats.drains);
-    while (counted(&heap->stats.drains) == drains)
-        release(heap, blocks[--live]);
-    assert_int_equal(capacity(heap, cls), 3);
-    /* It was only so much: when the slabs are full again, the bin is what it was. */
-    allocate_many(heap, cls, THIN_BLOCKS);
-    for (unsigned i = 0; i < 100 && capacity(heap, cls) < large; i++) {
-        release_many(heap, capacity(heap, cls) + 1);
-        allocate_many(heap, cls, capacity(heap, cls) * 2);
-    }
-    assert_int_equal(capacity(heap, cls), large);
-    verify_heaps();
-}
-
-static void a_bin_into_which_a_thread_only_frees_is_what_it_was(void **state)
-{
-    (void)state;
-    start();
-    struct hak_heap *heap = open_thread();
-    unsigned cls = hak_class_of(2000);
-    use_many(heap, cls, 40);
-    unsigned large = capacity(heap, cls);
-    allocate_many(heap, cls, THIN_BLOCKS);
-    release_many(heap, THIN_BLOCKS);
-    assert_int_equal(capacity(heap, cls), large);
-    verify_heaps();
-}
-
 static void bins_have_a_limit_in_blocks_and_bytes(void **state)
 {
     (void)state;
@@ -635,9 +549,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_depends_on_its_class_gets_it),
     cmocka_unit_test(a_large_heap_does_not_borrow),
     cmocka_unit_test(a_thread_takes_little_of_a_large_bin_that_it_did_not_make),
-    cmocka_unit_test(thin_slabs_empty_while_their_blocks_are_replaced),
-    cmocka_unit_test(a_bin_is_small_while_slabs_are_thin),
-    cmocka_unit_test(a_bin_into_which_a_thread_only_frees_is_what_it_was),
     cmocka_unit_test(bins_have_a_limit_in_blocks_and_bytes),
     cmocka_unit_test(a_bin_that_cannot_grow_works_on),
     cmocka_unit_test(a_bin_that_its_thread_has_left_gives_its_blocks_back),
