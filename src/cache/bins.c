@@ -121,12 +121,22 @@ static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capaci
     return true;
 }
 
+/* The stack has room for twice as many: it was made for a larger bin. */
+static bool bins_try_widen(struct hak_heap *heap, unsigned cls)
+{
+    unsigned capacity = heap->classes[cls].capacity * 2u + 1;
+    if (capacity > heap->classes[cls].stack_blocks)
+        return false;
+    bins_set_capacity(heap, cls, capacity);
+    return true;
+}
+
 static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 {
     unsigned capacity = heap->classes[cls].capacity * 2u + 1;
-    if (capacity <= heap->classes[cls].stack_blocks)
-        bins_set_capacity(heap, cls, capacity);
-    else if (capacity <= bins_first_capacity(cls))
+    if (bins_try_widen(heap, cls))
+        return;
+    if (capacity <= bins_first_capacity(cls))
         bins_install_first(heap, cls);
     else if (capacity <= BIN_MAX_BLOCKS &&
              (size_t)capacity * hak_class(cls)->size_bytes <= max_bytes &&
@@ -171,13 +181,6 @@ static void bins_narrow_locked(struct hak_heap *heap, unsigned cls)
 {
     if (heap->classes[cls].capacity > BIN_MIN_BLOCKS && hak_bin_blocks(heap, cls) == 0)
         bins_set_capacity(heap, cls, BIN_MIN_BLOCKS);
-}
-
-static void bins_widen_locked(struct hak_heap *heap, unsigned cls)
-{
-    const struct hak_class_heap *ch = &heap->classes[cls];
-    if (ch->capacity < ch->stack_blocks)
-        bins_set_capacity(heap, cls, ch->capacity * 2u + 1);
 }
 
 /* Overflows that were followed by underflows are enough for the bin to grow. */
@@ -546,7 +549,7 @@ void hak_cache_overflow(struct hak_heap *heap, unsigned cls, void *p)
         if (thin)
             bins_narrow_locked(heap, cls);
         else if (ch->falls % THIN_FALLS == THIN_FALLS - 1)
-            bins_widen_locked(heap, cls);
+            (void)bins_try_widen(heap, cls);
         ch->overflowed = true;
         ch->volume = 0;
         if (++ch->falls % BIN_VOLUME_REFILLS == 0 && hak_bin_blocks(heap, cls) == 0 &&
