@@ -217,8 +217,8 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 #define SLABS_BEFORE_DENSE 2
 /* One that has so much uses up slabs of a class that it has just begun with, too. */
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
-#define SLAB_BLOCKS_LOOKED_AT 2u
-/* A look is a system call: after one that found a page that nobody has written to, so many slabs
+#define SLAB_UNWRITTEN_SHARE 5u /* of a slab that is used up, as seldom as one block in five */
+/* A look is a system call: after one that found pages that nobody has written to, so many slabs
  * are taken without. And after so many that were expected to be used up one has small pages, which
  * tell whether that is still so. */
 #define SLABS_NOT_LOOKED_AT 16
@@ -229,8 +229,8 @@ static bool slabs_may_be_sparse(const struct hak_class *c)
     return c->size_bytes > 2 * HAK_PAGE_BYTES;
 }
 
-/* Two blocks of a full slab tell whether it does; not where there are huge pages, which are in
- * memory in any case. (The last blocks of the slab may not be written to yet.) */
+/* A full slab tells whether it does; not where there are huge pages, which are in memory in any
+ * case. */
 static bool slabs_tells_use(const struct hak_slab *s)
 {
     return s != NULL && hak_pool_has_huge_pages() &&
@@ -238,15 +238,23 @@ static bool slabs_tells_use(const struct hak_slab *s)
                HAK_HUGE_ASKED;
 }
 
-static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c)
+static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c, unsigned block)
 {
-    for (unsigned i = 0; i < SLAB_BLOCKS_LOOKED_AT; i++) {
-        unsigned block = c->blocks / SLAB_BLOCKS_LOOKED_AT * i;
-        char *middle = s->base + block * (size_t)c->size_bytes + c->size_bytes / 2;
-        if (!hak_os_is_resident(middle - (uintptr_t)middle % HAK_PAGE_BYTES))
-            return false;
-    }
-    return true;
+    char *middle = s->base + block * (size_t)c->size_bytes + c->size_bytes / 2;
+    return hak_os_is_resident(middle - (uintptr_t)middle % HAK_PAGE_BYTES);
+}
+
+/* Two blocks tell; where they disagree, all but the last ones, which may not be written to yet. */
+static bool slabs_is_used_up(const struct hak_slab *s, const struct hak_class *c)
+{
+    bool first = slabs_is_written(s, c, 0);
+    if (slabs_is_written(s, c, c->blocks / 2) == first)
+        return first;
+    unsigned looked = c->blocks * 3u / 4;
+    unsigned unwritten = 0;
+    for (unsigned i = 0; i < looked; i++)
+        unwritten += !slabs_is_written(s, c, i);
+    return unwritten * SLAB_UNWRITTEN_SHARE <= looked;
 }
 
 /* Whether the next slab of a class will be used up, as far as those before it tell. */
@@ -257,7 +265,7 @@ static bool slabs_expects_use(struct hak_class_heap *ch, const struct hak_class 
     bool sparse = slabs_may_be_sparse(c);
     bool looks = sparse && *taken >= 0 && *taken <= SLABS_BEFORE_DENSE && slabs_tells_use(full);
     bool counts = sparse ? *taken < 0 || *taken >= SLABS_BEFORE_DENSE : *taken < SLABS_BEFORE_DENSE;
-    if (looks && !slabs_is_written(full, c))
+    if (looks && !slabs_is_used_up(full, c))
         *taken = -SLABS_NOT_LOOKED_AT;
     else if (looks || counts)
         ++*taken;
