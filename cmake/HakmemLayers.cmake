@@ -80,8 +80,12 @@ foreach(layer IN LISTS HAKMEM_LAYERS)
 endforeach()
 
 # The hardened variant: all sources once more. hak_hard_lib is for unit tests.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hard/paths_avx2.c" PROPERTIES
-    COMPILE_OPTIONS "-mavx2;-mbmi;-mbmi2")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hard/paths_avx2.c" PROPERTIES
+        COMPILE_OPTIONS "-mavx2;-mbmi;-mbmi2")
+else()
+    list(REMOVE_ITEM hardened_sources "${PROJECT_SOURCE_DIR}/src/hard/paths_avx2.c")
+endif()
 hakmem_object_library(hak_hardened SOURCES ${hardened_sources} DEFINITIONS HAK_HARDENED=1)
 add_library(hak_hard_lib STATIC "$<TARGET_OBJECTS:hak_hardened>")
 set_target_properties(hak_hard_lib PROPERTIES LINKER_LANGUAGE C)

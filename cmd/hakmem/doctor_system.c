@@ -167,10 +167,10 @@ static void doctor_page_size(struct hak_doctor *d)
                        page == 4096 ? hak_format("4096 bytes") : hak_format("not known"), NULL,
                        NULL);
     else
-        hak_doctor_add(d, "page_size", HAK_PROBLEM, hak_format("%" PRIu64 " bytes", page),
-                       "hakmem is made for pages of 4096 bytes: less memory goes back than it "
-                       "counts, and small programs need more",
-                       hak_format("boot a kernel with pages of 4096 bytes"));
+        hak_doctor_add(d, "page_size", HAK_NOTE, hak_format("%" PRIu64 " bytes", page),
+                       "small programs need more memory and less of it goes back than with pages "
+                       "of 4096 bytes, and the hardened library does not run",
+                       hak_format("a kernel with pages of 4096 bytes, if there is a choice"));
 }
 
 /* --- who may look at a process --- */

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-#define PAGE_BYTES HAK_PAGE_BYTES
-
 void *hakmem_malloc(size_t size);
 void *hakmem_calloc(size_t count, size_t size);
 void *hakmem_realloc(void *p, size_t size);
@@ -209,14 +207,15 @@ HAK_PUBLIC int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
 
 HAK_PUBLIC void *hakmem_valloc(size_t size)
 {
-    return api_aligned_at(PAGE_BYTES, size, HAK_CALL_SITE());
+    return api_aligned_at(hak_os_page_bytes(), size, HAK_CALL_SITE());
 }
 
 void *hak_api_pvalloc(size_t size, uintptr_t site)
 {
     if (size > PTRDIFF_MAX)
         return malloc_refuse_size(size);
-    return api_aligned_at(PAGE_BYTES, hak_round_up(size + (size == 0), PAGE_BYTES), site);
+    size_t page_bytes = hak_os_page_bytes();
+    return api_aligned_at(page_bytes, hak_round_up(size + (size == 0), page_bytes), site);
 }
 
 HAK_PUBLIC void *hakmem_pvalloc(size_t size)

@@ -58,7 +58,7 @@ int hak_token_posix_memalign(void **out, size_t alignment, size_t size, size_t t
 
 void *hak_token_valloc(size_t size, size_t token)
 {
-    return api_aligned_at(HAK_PAGE_BYTES, size, TOKEN_SITE(token));
+    return api_aligned_at(hak_os_page_bytes(), size, TOKEN_SITE(token));
 }
 
 void *hak_token_pvalloc(size_t size, size_t token)

@@ -240,8 +240,7 @@ static bool slabs_tells_use(const struct hak_slab *s)
 
 static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c, unsigned block)
 {
-    char *middle = s->base + block * (size_t)c->size_bytes + c->size_bytes / 2;
-    return hak_os_is_resident(middle - (uintptr_t)middle % HAK_PAGE_BYTES);
+    return hak_os_is_resident(s->base + block * (size_t)c->size_bytes + c->size_bytes / 2);
 }
 
 /* Two blocks tell; where they disagree, all but the last ones, which may not be written to yet. */

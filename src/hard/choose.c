@@ -4,7 +4,8 @@
  * so that the choice lies in memory that cannot be written to. */
 #include "hard/hard_internal.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* not usable that early */
+/* Under sanitizers such a choice is not possible that early. */
+#if !defined(__x86_64__) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define CHOOSE(result, name, parameters, arguments)                                                \
     result name parameters                                                                         \
     {                                                                                              \

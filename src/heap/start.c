@@ -96,6 +96,9 @@ static bool start_process(void)
 {
     if (hak_heap_started())
         return true;
+    if (HAK_HARDENED && hak_os_page_bytes() != HAK_PAGE_BYTES)
+        hak_os_die("the hardened library is made for pages of 4096 bytes, and this "
+                   "system's are larger: boot a kernel with such pages, or use libhakmem.so");
     bool watches = start_try_watch_for_forks();
     hak_lock(&start.lock);
     if (!watches)

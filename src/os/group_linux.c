@@ -48,7 +48,7 @@ uint64_t hak_os_resident_bytes(void)
     const char *second = text + hak_text_digits(text);
     second += *second == ' ';
     hak_text_parse_size(second, hak_text_digits(second), &pages);
-    return pages * HAK_PAGE_BYTES;
+    return pages * hak_os_page_bytes();
 }
 
 /* --- the control group --- */

@@ -103,8 +103,8 @@ uint64_t hak_os_fault_in_ns(char *page)
 bool hak_os_is_resident(void *at)
 {
     unsigned char page = 0;
-    return hak_syscall6(SYS_mincore, (long)at, (long)HAK_PAGE_BYTES, (long)&page, 0, 0, 0) == 0 &&
-           (page & 1);
+    uintptr_t begin = hak_round_down((uintptr_t)at, hak_os_page_bytes());
+    return hak_syscall6(SYS_mincore, (long)begin, 1, (long)&page, 0, 0, 0) == 0 && (page & 1);
 }
 
 #define ASKED_PAGES ((size_t)1024) /* at once: a byte each on the stack */
@@ -123,13 +123,14 @@ static size_t memory_next_page(const unsigned char *resident, size_t pages, size
 static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
 {
     unsigned char resident[ASKED_PAGES] = {0};
-    size_t pages = bytes / HAK_PAGE_BYTES;
+    size_t page_bytes = hak_os_page_bytes();
+    size_t pages = bytes / page_bytes;
     if (hak_syscall6(SYS_mincore, (long)at, (long)bytes, (long)resident, 0, 0, 0) != 0)
         return begin;
     for (size_t gap, end = 0; (gap = memory_next_page(resident, pages, end, false)) < pages;) {
         end = memory_next_page(resident, pages, gap, true);
-        char *gap_at = at + gap * HAK_PAGE_BYTES;
-        size_t gap_bytes = (end - gap) * HAK_PAGE_BYTES;
+        char *gap_at = at + gap * page_bytes;
+        size_t gap_bytes = (end - gap) * page_bytes;
         /* what is not in memory may be in swap, and so has to be given back all the same */
         if (end - gap >= GAP_LEAST_PAGES && hak_os_purge(gap_at, gap_bytes) == 0) {
             memset(begin, 0, (size_t)(gap_at - begin));
@@ -143,11 +144,13 @@ void hak_os_zero(char *at, size_t bytes)
 {
     char *begin = at; /* of what is written by one memset: a long one need not go by the caches */
     char *end = at + bytes;
-    char *pages = at + -(uintptr_t)at % HAK_PAGE_BYTES;
-    char *pages_end = end - (uintptr_t)end % HAK_PAGE_BYTES;
-    for (; pages < pages_end; pages += ASKED_PAGES * HAK_PAGE_BYTES)
-        begin = memory_zero_to_gaps(
-            begin, pages, hak_min((size_t)(pages_end - pages), ASKED_PAGES * HAK_PAGE_BYTES));
+    size_t page_bytes = hak_os_page_bytes();
+    size_t asked_bytes = ASKED_PAGES * HAK_PAGE_BYTES; /* of larger pages there are fewer in it */
+    char *pages = at + -(uintptr_t)at % page_bytes;
+    char *pages_end = end - (uintptr_t)end % page_bytes;
+    for (; pages < pages_end; pages += asked_bytes)
+        begin =
+            memory_zero_to_gaps(begin, pages, hak_min((size_t)(pages_end - pages), asked_bytes));
     memset(begin, 0, (size_t)(end - begin));
 }
 

@@ -15,8 +15,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #define HAK_PAGE_BYTES ((size_t)4096) /* the smallest page of the supported machines */
+
+/* The system's pages, of which memory is mapped and given back: 4, 16 or 64 KiB on aarch64. No more
+ * than a slot. */
+static inline size_t hak_os_page_bytes(void)
+{
+#if defined(__x86_64__)
+    return HAK_PAGE_BYTES;
+#else
+    return (size_t)getpagesize(); /* a variable of the dynamic linker's, known from the start */
+#endif
+}
 
 /* --- memory: private, anonymous, readable and writable, zero when first touched --- */
 
@@ -36,7 +48,7 @@ void hak_os_advise_small_pages(void *at, size_t bytes);
 void hak_os_populate(void *at, size_t bytes);
 /* Touches one page for writing and returns the processor time that it took. */
 uint64_t hak_os_fault_in_ns(char *page);
-/* True if the page at this address is in memory. */
+/* True if the page that this address lies in is in memory. */
 bool hak_os_is_resident(void *at);
 /* Makes a range read as zero: writes to pages that are in memory, and leaves out those that are not
  * where 16 of them or more lie side by side. Any range. */

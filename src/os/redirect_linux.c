@@ -93,7 +93,7 @@ static ElfW(Sym) * redirect_find(const struct redirect_tables *t, const char *na
 
 static bool redirect_protect(const void *at, int protection)
 {
-    uintptr_t page = hak_round_down((uintptr_t)at, HAK_PAGE_BYTES);
+    uintptr_t page = hak_round_down((uintptr_t)at, hak_os_page_bytes());
     size_t bytes = (uintptr_t)at + sizeof(ElfW(Sym)) - page; /* it may lie in two pages */
     return hak_syscall6(SYS_mprotect, (long)page, (long)bytes, protection, 0, 0, 0) == 0;
 }

@@ -253,6 +253,7 @@ size_t hak_slab_purge_owner(struct hak_slab *s, unsigned least_pages)
     const struct hak_class *c = hak_class(s->cls);
     unsigned carved = hak_load_relaxed(&s->carved);
     unsigned free = hak_load_relaxed(&s->free_blocks);
+    size_t page_bytes = hak_os_page_bytes();
     size_t least = least_pages * HAK_PAGE_BYTES;
     size_t purged = 0;
     char *slab = hak_slot_address(hak_slab_slot(s));
@@ -263,11 +264,10 @@ size_t hak_slab_purge_owner(struct hak_slab *s, unsigned least_pages)
     for (unsigned at = slab_next(s, 0, carved, true); at < carved;) {
         unsigned end = slab_next(s, at, carved, false);
         /* Before the first block is nobody's, and behind the last that was carved. */
-        size_t from =
-            at == 0 ? 0 : hak_round_up(colour + (size_t)at * c->size_bytes, HAK_PAGE_BYTES);
+        size_t from = at == 0 ? 0 : hak_round_up(colour + (size_t)at * c->size_bytes, page_bytes);
         size_t to = end == carved
                         ? c->slots * HAK_SLOT_BYTES
-                        : hak_round_down(colour + (size_t)end * c->size_bytes, HAK_PAGE_BYTES);
+                        : hak_round_down(colour + (size_t)end * c->size_bytes, page_bytes);
         if (from + least <= to && hak_os_purge(slab + from, to - from) == 0)
             purged += to - from;
         at = slab_next(s, end, carved, true);

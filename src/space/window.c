@@ -50,13 +50,14 @@ size_t hak_space_meta_bytes(void)
 static int window_grow_area_locked(enum hak_area_name name, size_t limit)
 {
     struct hak_area *area = &hak_window.areas[name];
-    size_t need = hak_round_up((area->group_bytes * limit + 63) / 64, HAK_PAGE_BYTES);
+    size_t page_bytes = hak_os_page_bytes();
+    size_t need = hak_round_up((area->group_bytes * limit + 63) / 64, page_bytes);
     if (need <= area->mapped_bytes)
         return 0;
     size_t most = area->group_bytes * hak_window.superslabs / 64;
     size_t ahead = hak_min(area->mapped_bytes, META_CHUNK_SUPERSLABS * HAK_META_BYTES);
-    size_t want =
-        hak_min(hak_max(need, area->mapped_bytes + ahead), hak_round_up(most, HAK_PAGE_BYTES));
+    size_t want = hak_round_up(hak_max(need, area->mapped_bytes + ahead), page_bytes);
+    want = hak_min(want, hak_round_up(most, page_bytes));
     area->growing_to_bytes = want;
     int error = hak_os_map_at(area->at + area->mapped_bytes, want - area->mapped_bytes);
     if (error != 0 && want > need) {

@@ -124,7 +124,7 @@ class TestFindings(CommandCase):
                           {"proc/77/limits": LIMITS.format(100 << 20)}, "77")
 
     def test_page_size(self) -> None:
-        self.assert_found("page_size", "problem", "65536 bytes", "4096", {"proc/self/auxv": struct.pack("<4Q", 6, 65536, 0, 0)})
+        self.assert_found("page_size", "note", "65536 bytes", "4096", {"proc/self/auxv": struct.pack("<4Q", 6, 65536, 0, 0)})
 
     def test_ptrace(self) -> None:
         scope = "proc/sys/kernel/yama/ptrace_scope"

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -54,7 +55,7 @@ static int in_child(pid_t (*make)(void), void (*work)(void))
 
 static pid_t raw_fork(void)
 {
-    return (pid_t)syscall(SYS_fork);
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
 static void allocate_and_have_one(void)

@@ -75,12 +75,18 @@ static const struct form {
 } forms[] = {
     {hak_hard_is_zero_plain, hak_hard_zero_written_plain, hak_hard_malloc_plain,
      hak_hard_free_plain},
+#if defined(__x86_64__)
     {hak_hard_is_zero_avx2, hak_hard_zero_written_avx2, hak_hard_malloc_avx2, hak_hard_free_avx2},
+#endif
 };
 
 static unsigned forms_here(void)
 {
+#if defined(__x86_64__)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? 2 : 1;
+#else
+    return 1;
+#endif
 }
 
 static void both_forms_find_every_byte_that_is_not_zero(void **state)
