@@ -202,12 +202,20 @@ def run_clang(totals: Totals) -> None:
         ctest(totals, "clang", "clang", "test-clang", "-L", "^unit$")
 
 
+def run_aarch64(totals: Totals) -> None:
+    """The product for aarch64, by a cross compiler, under an emulator."""
+    if build(totals, "aarch64", require_tools=False):
+        counted_step(totals, "aarch64: tests", "test-aarch64",
+                     [sys.executable, "-B", "tests/aarch64/run.py", "build/aarch64"])
+
+
 def run_all(totals: Totals) -> None:
     """Everything."""
     for preset in VARIANTS:
         if build(totals, preset): # the gates with the release variant, to which most of them belong
             ctest(totals, preset, preset, f"test-{preset}", *([] if preset == "release" else ["-LE", "^gate$"]))
     run_clang(totals)
+    run_aarch64(totals)
     lint(totals)
 
 
