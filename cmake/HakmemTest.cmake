@@ -155,8 +155,8 @@ if(HAKMEM_TESTS)
     endif()
     if(TARGET hakmem_shared)
         hakmem_add_test_folders(
-            tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench tests/aarch64
-            python)
+            tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench
+            tests/aarch64 python)
     endif()
     if(NOT HAKMEM_SANITIZED)
         hakmem_add_test_folders(tests/gates)

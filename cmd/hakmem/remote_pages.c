@@ -48,24 +48,34 @@ static void remote_set_resident(struct hak_mapping *m, const uint64_t *entries, 
     }
 }
 
+/* An entry for each 4 KiB: the kernel has one for each of the system's pages, which may be larger.
+ */
+static bool remote_read_entries(int pagemap, uint64_t start, uint64_t *entries, size_t pages)
+{
+    size_t pieces = (size_t)sysconf(_SC_PAGESIZE) / PAGE_BYTES;
+    size_t bytes = pages / pieces * sizeof *entries;
+    uint64_t at = start / PAGE_BYTES / pieces * sizeof *entries;
+    size_t have = 0;
+    while (have < bytes) {
+        ssize_t n = pread(pagemap, (char *)entries + have, bytes - have, (off_t)(at + have));
+        if (n <= 0)
+            return false;
+        have += (size_t)n;
+    }
+    for (size_t i = pages; i-- > 0;)
+        entries[i] = entries[i / pieces];
+    return true;
+}
+
 static void remote_look_at_mapping(struct hak_mapping *m, int pagemap, uint64_t rss_pages)
 {
     size_t pages = (m->end - m->start) / PAGE_BYTES;
     if (rss_pages == 0 || pages == 0)
         return;
     uint64_t *entries = hak_grow(NULL, pages, sizeof *entries);
-    size_t bytes = pages * sizeof *entries;
-    size_t have = 0;
-    while (have < bytes) {
-        ssize_t n = pread(pagemap, (char *)entries + have, bytes - have,
-                          (off_t)(m->start / PAGE_BYTES * sizeof *entries + have));
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
     m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
     memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
-    if (have == bytes)
+    if (remote_read_entries(pagemap, m->start, entries, pages))
         remote_set_resident(m, entries, pages, rss_pages);
     free(entries);
 }
