@@ -35,12 +35,13 @@ static void remote_set_resident(struct hak_mapping *m, const uint64_t *entries, 
     }
     uint64_t take = rss_pages > sure ? rss_pages - sure : 0;
     take = take < maybe ? take : maybe;
-    uint64_t seen = 0;
+    uint64_t share = 0; /* of those that may count they are spread evenly */
     for (size_t i = 0; i < pages; i++) {
         bool resident = (entries[i] & PAGEMAP_PRESENT) != 0;
         if (resident && (entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) == 0) {
-            resident = (seen + 1) * take / maybe > seen * take / maybe; /* spread evenly */
-            seen++;
+            share += take;
+            resident = share >= maybe;
+            share -= resident ? maybe : 0;
         }
         if (resident)
             m->resident[i / 64] |= UINT64_C(1) << (i % 64);
