@@ -4,7 +4,7 @@
  * so that the choice lies in memory that cannot be written to. */
 #include "hard/hard_internal.h"
 
-/* Under sanitizers such a choice is not possible that early. */
+/* One form: other processors have no other, and under sanitizers it is too early to choose. */
 #if !defined(__x86_64__) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define CHOOSE(result, name, parameters, arguments)                                                \
     result name parameters                                                                         \
