@@ -218,6 +218,7 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 /* One that has so much uses up slabs of a class that it has just begun with, too. */
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_UNWRITTEN_SHARE 5u /* of a slab that is used up, as seldom as one block in five */
+#define SLAB_PAGES_MOST (16 * HAK_SLOT_BYTES / HAK_PAGE_BYTES)
 /* A look is a system call: after one that found pages that nobody has written to, so many slabs
  * are taken without. And after so many that were expected to be used up one has small pages, which
  * tell whether that is still so. */
@@ -238,21 +239,18 @@ static bool slabs_tells_use(const struct hak_slab *s)
                HAK_HUGE_ASKED;
 }
 
-static bool slabs_is_written(const struct hak_slab *s, const struct hak_class *c, unsigned block)
-{
-    return hak_os_is_resident(s->base + block * (size_t)c->size_bytes + c->size_bytes / 2);
-}
-
-/* Two blocks tell; where they disagree, all but the last ones, which may not be written to yet. */
+/* Of all blocks but the last ones, which may not be written to yet. */
 static bool slabs_is_used_up(const struct hak_slab *s, const struct hak_class *c)
 {
-    bool first = slabs_is_written(s, c, 0);
-    if (slabs_is_written(s, c, c->blocks / 2) == first)
-        return first;
+    unsigned char in_memory[SLAB_PAGES_MOST] = {0};
+    char *slab = hak_slot_address(hak_slab_slot(s));
+    hak_os_list_resident(slab, c->slots * HAK_SLOT_BYTES, in_memory);
     unsigned looked = c->blocks * 3u / 4;
     unsigned unwritten = 0;
-    for (unsigned i = 0; i < looked; i++)
-        unwritten += !slabs_is_written(s, c, i);
+    for (unsigned i = 0; i < looked; i++) {
+        const char *middle = s->base + i * (size_t)c->size_bytes + c->size_bytes / 2;
+        unwritten += !in_memory[(size_t)(middle - slab) / hak_os_page_bytes()];
+    }
     return unwritten * SLAB_UNWRITTEN_SHARE <= looked;
 }
 

@@ -27,9 +27,9 @@ static struct {
 
 bool hak_large_is_in_memory(const char *place, size_t bytes)
 {
-    size_t step = hak_round_down(bytes / (PAGES_LOOKED_AT + 1), HAK_PAGE_BYTES);
+    size_t step = bytes / (PAGES_LOOKED_AT + 1);
     for (size_t i = 1; i <= PAGES_LOOKED_AT; i++)
-        if (!hak_os_is_resident((char *)(uintptr_t)place + i * step))
+        if (!hak_os_is_resident(place + i * step))
             return false;
     return true;
 }

@@ -100,11 +100,20 @@ uint64_t hak_os_fault_in_ns(char *page)
     return memory_thread_cpu_ns() - begin_ns;
 }
 
-bool hak_os_is_resident(void *at)
+bool hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory)
 {
-    unsigned char page = 0;
-    uintptr_t begin = hak_round_down((uintptr_t)at, hak_os_page_bytes());
-    return hak_syscall6(SYS_mincore, (long)begin, 1, (long)&page, 0, 0, 0) == 0 && (page & 1);
+    if (hak_syscall6(SYS_mincore, (long)at, (long)bytes, (long)in_memory, 0, 0, 0) != 0)
+        return false;
+    for (size_t i = 0; i * hak_os_page_bytes() < bytes; i++)
+        in_memory[i] &= 1; /* the other bits are kept for the system */
+    return true;
+}
+
+bool hak_os_is_resident(const void *at)
+{
+    unsigned char in_memory = 0;
+    uintptr_t page = hak_round_down((uintptr_t)at, hak_os_page_bytes());
+    return hak_os_list_resident((char *)page, 1, &in_memory) && in_memory;
 }
 
 #define ASKED_PAGES ((size_t)1024) /* at once: a byte each on the stack */
@@ -113,7 +122,7 @@ bool hak_os_is_resident(void *at)
 /* The first page from `from` on of which this holds; `pages` if there is none. */
 static size_t memory_next_page(const unsigned char *resident, size_t pages, size_t from, bool is)
 {
-    while (from < pages && (resident[from] & 1) != is)
+    while (from < pages && resident[from] != is)
         from++;
     return from;
 }
@@ -125,7 +134,7 @@ static char *memory_zero_to_gaps(char *begin, char *at, size_t bytes)
     unsigned char resident[ASKED_PAGES] = {0};
     size_t page_bytes = hak_os_page_bytes();
     size_t pages = bytes / page_bytes;
-    if (hak_syscall6(SYS_mincore, (long)at, (long)bytes, (long)resident, 0, 0, 0) != 0)
+    if (!hak_os_list_resident(at, bytes, resident))
         return begin;
     for (size_t gap, end = 0; (gap = memory_next_page(resident, pages, end, false)) < pages;) {
         end = memory_next_page(resident, pages, gap, true);

@@ -49,7 +49,10 @@ void hak_os_populate(void *at, size_t bytes);
 /* Touches one page for writing and returns the processor time that it took. */
 uint64_t hak_os_fault_in_ns(char *page);
 /* True if the page that this address lies in is in memory. */
-bool hak_os_is_resident(void *at);
+bool hak_os_is_resident(const void *at);
+/* The same for each of the system's pages that begin in [at, at + bytes), by one call; at page
+ * aligned. False, and in_memory is as it was, if the system does not tell. */
+bool hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
 /* Makes a range read as zero: writes to pages that are in memory, and leaves out those that are not
  * where 16 of them or more lie side by side. Any range. */
 void hak_os_zero(char *at, size_t bytes);

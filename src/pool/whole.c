@@ -105,7 +105,7 @@ static bool whole_is_in_memory(size_t first, size_t bytes)
 {
     size_t samples = whole_samples(bytes);
     for (size_t i = 0; i < samples; i++) {
-        size_t at = hak_round_down(bytes / 2 / samples * (i + 1), HAK_PAGE_BYTES);
+        size_t at = bytes / 2 / samples * (i + 1);
         if (!hak_os_is_resident(hak_superslab_address(first) + at - HAK_PAGE_BYTES))
             return false;
     }

@@ -45,7 +45,8 @@ int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 void __wrap_hak_os_advise_huge_pages(void *at, size_t bytes);
 void __wrap_hak_os_populate(void *at, size_t bytes);
 uint64_t __wrap_hak_os_fault_in_ns(char *page);
-bool __wrap_hak_os_is_resident(void *at);
+bool __wrap_hak_os_is_resident(const void *at);
+bool __wrap_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __wrap_hak_os_addresses_restricted(void);
 uint64_t __wrap_hak_os_now_ns(void);
@@ -250,9 +251,16 @@ uint64_t __wrap_hak_os_fault_in_ns(char *page)
     return 0;
 }
 
-bool __wrap_hak_os_is_resident(void *at)
+bool __wrap_hak_os_is_resident(const void *at)
 {
     return sim_os_is_used(hak_slot_of(at));
+}
+
+bool __wrap_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory)
+{
+    for (size_t i = 0; i < bytes / hak_os_page_bytes(); i++)
+        in_memory[i] = sim_os_is_used(hak_slot_of(at + i * hak_os_page_bytes()));
+    return true;
 }
 
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out)

@@ -14,7 +14,8 @@ int __real_hak_os_unmap(void *at, size_t bytes);
 int __real_hak_os_purge(void *at, size_t bytes);
 int __real_hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 int __real_hak_os_find_hole(size_t bytes, uintptr_t *out);
-bool __real_hak_os_is_resident(void *at);
+bool __real_hak_os_is_resident(const void *at);
+bool __real_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
 bool __real_hak_os_addresses_restricted(void);
 uint64_t __real_hak_os_now_ns(void);
 uint64_t __real_hak_os_random(void);
@@ -28,7 +29,8 @@ int __wrap_hak_os_unmap(void *at, size_t bytes);
 int __wrap_hak_os_purge(void *at, size_t bytes);
 int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out);
-bool __wrap_hak_os_is_resident(void *at);
+bool __wrap_hak_os_is_resident(const void *at);
+bool __wrap_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
 bool __wrap_hak_os_addresses_restricted(void);
 uint64_t __wrap_hak_os_now_ns(void);
 unsigned __wrap_hak_os_processors(void);
@@ -212,10 +214,16 @@ int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out)
     return error != 0 ? error : __real_hak_os_find_hole(bytes, out);
 }
 
-bool __wrap_hak_os_is_resident(void *at)
+bool __wrap_hak_os_is_resident(const void *at)
 {
     fake.call[FAKE_RESIDENT].calls++;
     return __real_hak_os_is_resident(at);
+}
+
+bool __wrap_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory)
+{
+    fake.call[FAKE_RESIDENT].calls++;
+    return __real_hak_os_list_resident(at, bytes, in_memory);
 }
 
 bool __wrap_hak_os_addresses_restricted(void)

@@ -114,7 +114,7 @@ static void a_program_may_change_its_ways(void **state)
     close_heap(heap);
 }
 
-/* Each look is two system calls, or some more. */
+/* Each look is a system call. */
 static void blocks_that_are_used_at_their_ends_are_not_looked_at_for_each_slab(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void blocks_that_are_used_at_their_ends_are_not_looked_at_for_each_slab(v
     dense_superslabs(BLOCK_BYTES, ENDS);
     uint64_t looks = fake_os_calls(FAKE_RESIDENT) - before;
     assert_true(looks > 0);
-    assert_true(looks <= 2 * SUPERSLABS * HAK_SLOTS / 16);
+    assert_true(looks <= SUPERSLABS * HAK_SLOTS / 16);
 }
 
 static void blocks_of_up_to_two_pages_are_not_looked_at(void **state)

@@ -233,8 +233,27 @@ static void fault_in_brings_one_page_into_memory(void **state)
     assert_true(is_zero(at, PAGES(1)));
 }
 
+static void what_is_in_memory_is_told_page_by_page(void **state)
+{
+    (void)state;
+    size_t page_bytes = hak_os_page_bytes();
+    void *p;
+    assert_int_equal(hak_os_map(4 * page_bytes, &p), 0);
+    char *at = p;
+    at[2 * page_bytes + 1] = 1;
+    unsigned char in_memory[4] = {7, 7, 7, 7};
+    assert_true(hak_os_list_resident(at, sizeof in_memory * page_bytes, in_memory));
+    assert_memory_equal(in_memory, "\0\0\1\0", sizeof in_memory);
+    assert_true(hak_os_is_resident(at + 3 * page_bytes - 1));
+    assert_false(hak_os_is_resident(at + 3 * page_bytes));
+    assert_int_equal(hak_os_unmap(at, 4 * page_bytes), 0);
+    assert_false(hak_os_list_resident(at, page_bytes, in_memory));
+    assert_memory_equal(in_memory, "\0\0\1\0", sizeof in_memory);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fault_in_brings_one_page_into_memory),
+    cmocka_unit_test(what_is_in_memory_is_told_page_by_page),
     cmocka_unit_test(find_hole_keeps_nothing_mapped),
     cmocka_unit_test(map_at_maps_zeroed_memory_just_there),
     cmocka_unit_test(map_at_refuses_what_is_taken_and_leaves_it_alone),
