@@ -69,6 +69,10 @@ if(HAKMEM_HAS_ALIGNED_BRANCHES)
     list(APPEND HAKMEM_API_FLAGS ${aligned_branches})
 endif()
 
+# Other libcs (musl) have no mallinfo, mallopt, RTLD_DEEPBIND; what is about those is left out there.
+include(CheckSymbolExists)
+check_symbol_exists(__GLIBC__ features.h HAKMEM_GLIBC)
+
 # Probes for tracers (src/os/probes.h): a nop and a note each.
 # Not check_include_file, which would remember for good that it was not there.
 find_path(HAKMEM_SDT_INCLUDE sys/sdt.h)

@@ -24,7 +24,7 @@
 #   hakmem_test(NAME name COMMAND program [args...] [TIMEOUT seconds] [COST n] [LABELS label...])
 #       The same without LD_PRELOAD, in all presets. Tests with the highest COST are begun first.
 #
-# tests/conformance, tests/stress, tests/fuzz and tests/unit are added in all presets; tests/programs,
+# tests/conformance, tests/stress and tests/unit are added in all presets, and tests/fuzz where libc is glibc; tests/programs,
 # tests/command, tests/stateful, tests/gates and bench only where libhakmem.so exists. Unit tests need no
 # CMakeLists.txt: every tests/unit/<layer>/test_<name>.c becomes the program and the test
 # unit_<layer>_<name>. From space upwards they get the fake of the os layer (tests/support/fake_os.c), which takes the place of the functions that
@@ -151,14 +151,19 @@ if(HAKMEM_TESTS)
     enable_testing()
     hakmem_add_unit_tests()
     if(TARGET hakmem_prefixed_shared)
-        hakmem_add_test_folders(tests/conformance tests/stress tests/fuzz tests/policy)
+        hakmem_add_test_folders(tests/conformance tests/stress)
     endif()
-    if(TARGET hakmem_shared)
+    if(TARGET hakmem_prefixed_shared AND HAKMEM_GLIBC)
+        hakmem_add_test_folders(tests/fuzz tests/policy)
+    endif()
+    if(TARGET hakmem_shared AND HAKMEM_GLIBC)
         hakmem_add_test_folders(
             tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench
             tests/aarch64 python)
+    elseif(TARGET hakmem_shared)
+        hakmem_add_test_folders(bench tests/musl)
     endif()
-    if(NOT HAKMEM_SANITIZED)
+    if(NOT HAKMEM_SANITIZED AND HAKMEM_GLIBC)
         hakmem_add_test_folders(tests/gates)
     endif()
 endif()

@@ -84,8 +84,15 @@ void *hakmem_pvalloc(size_t size);
 size_t hakmem_malloc_usable_size(
     void *p); /* all of it may be written; constant for a block's life */
 
+#ifdef __GLIBC__ /* other libcs' malloc.h has no such structures */
 struct mallinfo hakmem_mallinfo(void);
 struct mallinfo2 hakmem_mallinfo2(void);
+#elif !defined(M_TRIM_THRESHOLD) /* nor these numbers, which are glibc's */
+#define M_MXFAST 1
+#define M_TRIM_THRESHOLD (-1)
+#define M_MMAP_THRESHOLD (-3)
+#define M_PERTURB (-6)
+#endif
 int hakmem_malloc_info(int options, FILE *stream);
 void hakmem_malloc_stats(void);
 int hakmem_malloc_trim(size_t pad); /* 1 if memory went back to the system */

@@ -202,6 +202,12 @@ def run_clang(totals: Totals) -> None:
         ctest(totals, "clang", "clang", "test-clang", "-L", "^unit$")
 
 
+def run_musl(totals: Totals) -> None:
+    """The product for musl, beside this system's C library."""
+    if build(totals, "musl", require_tools=False):
+        ctest(totals, "musl", "musl", "test-musl")
+
+
 def run_aarch64(totals: Totals) -> None:
     """The product for aarch64, by a cross compiler, under an emulator."""
     if build(totals, "aarch64", require_tools=False):
@@ -215,6 +221,7 @@ def run_all(totals: Totals) -> None:
         if build(totals, preset): # the gates with the release variant, to which most of them belong
             ctest(totals, preset, preset, f"test-{preset}", *([] if preset == "release" else ["-LE", "^gate$"]))
     run_clang(totals)
+    run_musl(totals)
     run_aarch64(totals)
     lint(totals)
 

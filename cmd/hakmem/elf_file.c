@@ -15,6 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef EM_LOONGARCH /* musl 1.2.3 */
+#define EM_LOONGARCH 258
+#endif
+
 #if defined(__x86_64__)
 enum { NATIVE_MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)

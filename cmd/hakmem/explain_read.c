@@ -28,7 +28,7 @@ static const struct hak_explained explain_unknown = {
 
 static const char *explain_error_name(int error)
 {
-    const char *name = strerrorname_np(error);
+    const char *name = hak_error_name(error);
     return error == 0 || name == NULL ? "" : name;
 }
 

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -249,24 +250,40 @@ static uint64_t stat_status_bytes(pid_t pid, const char *name)
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
+/* What is in a file; NULL: it cannot be read. */
+static char *stat_text_of(int file)
+{
+    off_t bytes = lseek(file, 0, SEEK_END);
+    char *text = bytes < 0 ? NULL : calloc(1, (size_t)bytes + 1);
+    if (text != NULL && pread(file, text, (size_t)bytes, 0) == bytes)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* What stat_once prints, in `memory`. NULL: it could not look, or not write. */
+static char *stat_text_once(struct stat_options *o, int memory, int out)
+{
+    if (fflush(stdout) != 0 || dup2(memory, STDOUT_FILENO) < 0)
+        return NULL;
+    bool done = stat_once(o);
+    done &= fflush(stdout) == 0;
+    done &= dup2(out, STDOUT_FILENO) >= 0;
+    return done ? stat_text_of(memory) : NULL;
+}
+
 static void stat_read_peak(struct stat_options *o, pid_t pid, uint64_t now_bytes)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
-    if (memory == NULL)
-        return;
-    FILE *out = stdout;
-    stdout = memory;
+    int memory = memfd_create("hakmem stat", MFD_CLOEXEC);
+    int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     o->pid = pid;
     o->quiet = true; /* it may not have come to its allocator yet */
     o->has_previous = false;
-    bool done = stat_once(o);
-    stdout = out;
-    if (fclose(memory) != 0 || !done) {
-        free(text);
+    char *text = memory < 0 || out < 0 ? NULL : stat_text_once(o, memory, out);
+    (void)close(memory);
+    (void)close(out);
+    if (text == NULL)
         return;
-    }
     free(o->peak_text);
     o->peak_text = text;
     o->peak_bytes = now_bytes;

@@ -212,7 +212,7 @@ static void stat_json_failure(struct hak_json *j, const struct hak_image *image,
     hak_json_number(j, "size_bytes", f.size_bytes);
     hak_json_number(j, "align_bytes", f.align_bytes);
     hak_json_string(j, "reason", hak_failure_name(f.why.reason));
-    hak_json_string(j, "error", f.why.error == 0 ? NULL : strerrorname_np(f.why.error));
+    hak_json_string(j, "error", f.why.error == 0 ? NULL : hak_error_name(f.why.error));
     hak_json_string(j, "kind", is_class ? "class" : f.kind == HAK_KIND_LARGE ? "large" : "huge");
     hak_json_number_or_null(j, "class_bytes",
                             is_class ? hak_class(f.kind / 2)->size_bytes : UINT64_MAX);

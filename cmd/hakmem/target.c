@@ -3,7 +3,7 @@
  * The hakmem command: proves that a program can be taken over, see target.h.
  *
  *   the kernel starts PROGRAM   secure execution? another architecture? no loader, hence static?
- *   PROGRAM names its LOADER    not glibc's? missing?
+ *   PROGRAM names its LOADER    of another libc than the library's? missing?
  *   LOADER reads LD_PRELOAD     asked itself: does it take the library?
  *   names are bound in order    PROGRAM (defines malloc?), library, others (another allocator?)
  *
@@ -89,12 +89,16 @@ static bool target_check_kind(struct hak_target *target, const struct hak_elf *e
     return false;
 }
 
-/* Whether this is glibc's loader: "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1". */
+/* Whether this is a loader that can be asked: glibc's ("ld-linux-x86-64.so.2"), or musl's, which is
+ * all of musl and needs no library. */
 static bool target_is_loader(const struct hak_elf *elf)
 {
-    char soname[64];
-    return hak_elf_dynamic_string(elf, DT_SONAME, 0, soname, sizeof soname) &&
-           hak_starts_with(soname, "ld-linux");
+    char name[64];
+    if (hak_elf_dynamic_string(elf, DT_SONAME, 0, name, sizeof name) &&
+        hak_starts_with(name, "ld-linux"))
+        return true;
+    return !elf->has_interp && hak_elf_defines(elf, "__libc_start_main") &&
+           !hak_elf_dynamic_string(elf, DT_NEEDED, 0, name, sizeof name);
 }
 
 /* Nothing else is started for the question: what another file would do with it is not known. */
@@ -123,19 +127,40 @@ static void target_refuse_static(struct hak_target *target, const struct hak_elf
                   what);
 }
 
-static bool target_check_loader(struct hak_target *target)
+static const char *target_libc_of_loader(const char *loader)
 {
     static const struct {
         const char *loader, *libc;
     } others[] = {{"ld-musl", "musl"}, {"ld-uClibc", "uClibc"}, {"linker", "Android's libc"}};
-    const char *name = hak_basename(target->loader);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (hak_starts_with(name, others[i].loader)) {
-            target_refuse(target, "take a build of the program for glibc",
-                          "%s uses %s (loader %s), and the library is made for glibc",
-                          target_it(target), others[i].libc, target->loader);
-            return false;
-        }
+        if (hak_starts_with(hak_basename(loader), others[i].loader))
+            return others[i].libc;
+    return "glibc";
+}
+
+/* Of a library's that is made for one of the two that hakmem can be made for. */
+static const char *target_libc_of_library(const struct hak_elf *elf)
+{
+    char name[64];
+    for (size_t i = 0; hak_elf_dynamic_string(elf, DT_NEEDED, i, name, sizeof name); i++)
+        if (strcmp(name, "libc.so") == 0 || hak_starts_with(name, "libc.musl-"))
+            return "musl";
+    return "glibc";
+}
+
+static bool target_check_loader(struct hak_target *target)
+{
+    const char *libc = target_libc_of_loader(target->loader);
+    const char *wanted = target_libc_of_library(&target->library->elf);
+    if (strcmp(libc, wanted) != 0) {
+        char *hint = hak_format("take a build of the program for %s, or of the library for %s "
+                                "(--lib PATH)",
+                                wanted, libc);
+        target_refuse(target, hint, "%s uses %s (loader %s), and the library is made for %s",
+                      target_it(target), libc, target->loader, wanted);
+        free(hint);
+        return false;
+    }
     if (access(target->loader, F_OK) < 0)
         hak_die(HAK_EXIT_NOT_FOUND, "%s cannot be executed: its loader %s does not exist",
                 target->program, target->loader);

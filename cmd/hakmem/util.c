@@ -56,6 +56,19 @@ char *hak_format(const char *format, ...)
     return text;
 }
 
+const char *hak_error_name(int error)
+{
+#ifdef __GLIBC__
+    return strerrorname_np(error);
+#else
+    static const char *const names[] = {
+        [EACCES] = "EACCES", [EAGAIN] = "EAGAIN", [EEXIST] = "EEXIST", [EINVAL] = "EINVAL",
+        [ENOMEM] = "ENOMEM", [ENOSYS] = "ENOSYS", [EPERM] = "EPERM",
+    };
+    return error < 0 || (size_t)error >= sizeof names / sizeof *names ? NULL : names[error];
+#endif
+}
+
 void *hak_grow(void *block, size_t count, size_t size_bytes)
 {
     void *grown = reallocarray(block, count, size_bytes);

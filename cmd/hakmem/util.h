@@ -24,6 +24,8 @@ _Noreturn void hak_die(int status, const char *format, ...) __attribute__((forma
 
 /* A new string; ends the command when memory runs out. The caller frees it. */
 char *hak_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "ENOMEM"; NULL: it has no name. */
+const char *hak_error_name(int error);
 
 /* Memory from the system, or the end of the command. */
 void *hak_grow(void *block, size_t count, size_t size_bytes);

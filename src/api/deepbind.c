@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#ifdef RTLD_DEEPBIND /* not in other libcs */
 void *dlopen(const char *file, int mode);
 
 #define DEEPBIND_EACH(x)                                                                           \
@@ -60,3 +61,4 @@ HAK_PUBLIC void *dlopen(const char *file, int mode)
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): how POSIX says to get at a function */
     return ((void *(*)(const char *, int))next)(file, mode);
 }
+#endif

@@ -41,6 +41,12 @@ void hak_snapshot_take(struct hak_snapshot *out)
     hak_snapshot_sum(out);
 }
 
+static int report_to_int(size_t value)
+{
+    return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+#ifdef __GLIBC__ /* other libcs have no such structures */
 /* There are no fastbins: what a thread has in its bins is free memory like what is in slabs (tests
  * of the C library's interface want smblks to be 0). */
 HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
@@ -60,11 +66,6 @@ HAK_PUBLIC struct mallinfo2 hakmem_mallinfo2(void)
     };
 }
 
-static int report_to_int(size_t value)
-{
-    return value > INT_MAX ? INT_MAX : (int)value;
-}
-
 HAK_PUBLIC struct mallinfo hakmem_mallinfo(void)
 {
     struct mallinfo2 m = hakmem_mallinfo2();
@@ -78,6 +79,11 @@ HAK_PUBLIC struct mallinfo hakmem_mallinfo(void)
         .keepcost = report_to_int(m.keepcost),
     };
 }
+
+HAK_ALSO(struct mallinfo2, mallinfo2, (void), hakmem_mallinfo2)
+HAK_ALSO(struct mallinfo, mallinfo, (void), hakmem_mallinfo)
+HAK_ALSO(struct mallinfo, __libc_mallinfo, (void), hakmem_mallinfo)
+#endif
 
 static void report_number(struct hak_text *text, const char *before, uint64_t value,
                           const char *after)
@@ -286,8 +292,5 @@ HAK_PUBLIC void hakmem_malloc_stats(void)
     hak_report_stages();
 }
 
-HAK_ALSO(struct mallinfo2, mallinfo2, (void), hakmem_mallinfo2)
-HAK_ALSO(struct mallinfo, mallinfo, (void), hakmem_mallinfo)
-HAK_ALSO(struct mallinfo, __libc_mallinfo, (void), hakmem_mallinfo)
 HAK_ALSO(int, malloc_info, (int, FILE *), hakmem_malloc_info)
 HAK_ALSO(void, malloc_stats, (void), hakmem_malloc_stats)

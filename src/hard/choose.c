@@ -4,8 +4,12 @@
  * so that the choice lies in memory that cannot be written to. */
 #include "hard/hard_internal.h"
 
-/* One form: other processors have no other, and under sanitizers it is too early to choose. */
-#if !defined(__x86_64__) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#include <features.h>
+
+/* One form: other processors have no other, other libcs' dynamic linkers do not choose, and under
+ * sanitizers it is too early to. */
+#if !defined(__x86_64__) || !defined(__GLIBC__) || defined(__SANITIZE_THREAD__) ||                 \
+    defined(__SANITIZE_ADDRESS__)
 #define CHOOSE(result, name, parameters, arguments)                                                \
     result name parameters                                                                         \
     {                                                                                              \

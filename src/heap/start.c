@@ -63,15 +63,6 @@ static void start_handle_forks_locked(void)
     start.handles_forks = true;
 }
 
-void hak_heap_prepare_for_forks(void)
-{
-    if (hak_os_can_wipe_on_fork())
-        return;
-    hak_lock(&start.lock);
-    start_handle_forks_locked();
-    hak_unlock(&start.lock);
-}
-
 static void start_thread_end(void *value);
 
 bool hak_heap_started(void)
@@ -81,15 +72,33 @@ bool hak_heap_started(void)
 
 /* Not key 0, if another is to be had: that is what a variable for a key names which nobody has
  * created. Setting it fails, unless somebody owns that key. */
-static bool start_make_key(void)
+static void start_make_key_locked(void)
 {
     pthread_key_t first;
-    if (pthread_key_create(&first, start_thread_end) != 0)
-        return false;
+    if (start.has_key || pthread_key_create(&first, start_thread_end) != 0)
+        return;
     start.key = first;
     if (first == 0 && pthread_key_create(&start.key, start_thread_end) == 0)
         pthread_key_delete(first);
-    return true;
+    start.has_key = true;
+}
+
+/* In the child of a fork musl before 1.2.4 leaves the lock of keys to the thread that had it, and
+ * that is not there. So the key is made before there are threads. */
+#ifdef __GLIBC__
+#define KEY_IS_MADE_EARLY false
+#else
+#define KEY_IS_MADE_EARLY true
+#endif
+
+void hak_heap_prepare_for_forks(void)
+{
+    hak_lock(&start.lock);
+    if (!hak_os_can_wipe_on_fork())
+        start_handle_forks_locked();
+    if (KEY_IS_MADE_EARLY)
+        start_make_key_locked();
+    hak_unlock(&start.lock);
 }
 
 static bool start_process(void)
@@ -107,10 +116,11 @@ static bool start_process(void)
     if (!done) {
         hak_classes_start();
         done = hak_space_start() == 0 && hak_cache_start() == 0;
-        start.has_key = done && start_make_key();
-        if (done)
+        if (done) {
+            start_make_key_locked();
             hak_store_release(&start.done,
                               true); /* ORDER: [start] everything the first call has set up */
+        }
     }
     hak_unlock(&start.lock);
     return done;

@@ -33,30 +33,67 @@ static const unsigned char *image_own_table(uintptr_t pc)
     return within ? table : NULL;
 }
 
-const unsigned char *hak_os_unwind_table(uintptr_t pc)
-{
+struct image {
+    uintptr_t pc; /* lies in it */
+    uintptr_t base;
+    const char *name;
+    const unsigned char *table;
+};
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
+static bool image_find(struct image *image)
+{
     struct dl_find_object found;
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): a return address */
-    if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0)
-        return found.dlfo_eh_frame;
+    if (_dl_find_object == NULL || _dl_find_object((void *)image->pc, &found) != 0)
+        return false;
+    image->base = found.dlfo_link_map->l_addr;
+    image->name = found.dlfo_link_map->l_name;
+    image->table = found.dlfo_eh_frame;
+    return true;
+}
+#elif defined(__GLIBC__) /* its list has a lock that it holds while it calls malloc */
+static bool image_find(struct image *image)
+{
+    (void)image;
+    return false;
+}
+#else                    /* musl's loader has a malloc of its own */
+static int image_look(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct image *image = argument;
+    bool within = false;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        within |= p->p_type == PT_LOAD && image->pc - info->dlpi_addr - p->p_vaddr < p->p_memsz;
+        if (p->p_type == PT_GNU_EH_FRAME) /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            image->table = (const unsigned char *)(info->dlpi_addr + p->p_vaddr);
+    }
+    image->base = info->dlpi_addr;
+    image->name = info->dlpi_name;
+    return within;
+}
+
+static bool image_find(struct image *image)
+{
+    return dl_iterate_phdr(image_look, image) != 0;
+}
 #endif
-    return image_own_table(pc);
+
+const unsigned char *hak_os_unwind_table(uintptr_t pc)
+{
+    struct image image = {.pc = pc};
+    return image_find(&image) ? image.table : image_own_table(pc);
 }
 
 const char *hak_os_image_of(uintptr_t pc, uintptr_t *base)
 {
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-    struct dl_find_object found;
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a return address */
-    if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0) {
-        *base = found.dlfo_link_map->l_addr;
-        return found.dlfo_link_map->l_name;
-    }
-#else
-    (void)pc, (void)base;
-#endif
-    return NULL;
+    struct image image = {.pc = pc};
+    if (!image_find(&image))
+        return NULL;
+    *base = image.base;
+    return image.name;
 }
 
 /* One line of /proc/self/maps, taken in piece by piece: "low-high rwxp ...". */

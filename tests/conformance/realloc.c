@@ -14,13 +14,6 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* In use by malloc's own account, small blocks and mappings together. */
-static size_t bytes_in_use(void)
-{
-    struct mallinfo2 info = my_mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
-
 static void content_survives_every_pair_of_sizes(void **state)
 {
     (void)state;
@@ -137,10 +130,10 @@ static void size_0_frees_and_gives_null(void **state)
         p = my_malloc(all_sizes[i]);
         assert_null(my_reallocarray(p, 8, 0));
     }
-    size_t before = bytes_in_use();
+    size_t before = my_bytes_in_use();
     for (size_t i = 0; i < 20000; i++) /* 2 GB if it did not free */
         assert_null(my_realloc(my_malloc(100000), 0));
-    size_t after = bytes_in_use();
+    size_t after = my_bytes_in_use();
     CHECK(after < before + MIB(100), "%zu bytes in use before, %zu after", before, after);
 }
 
@@ -149,14 +142,14 @@ static void shrinking_gives_memory_back(void **state)
     (void)state;
     enum { COUNT = 32 };
     void *p[COUNT];
-    size_t before = bytes_in_use();
+    size_t before = my_bytes_in_use();
     for (size_t i = 0; i < COUNT; i++) {
         p[i] = my_malloc(MIB(8));
         assert_non_null(p[i]);
         p[i] = my_realloc(p[i], 1000);
         assert_non_null(p[i]);
     }
-    size_t after = bytes_in_use();
+    size_t after = my_bytes_in_use();
     CHECK(after < before + MIB(64), "%zu bytes in use before, %zu after", before, after);
     for (size_t i = 0; i < COUNT; i++)
         my_free(p[i]);

@@ -273,7 +273,7 @@ static void one_operation(struct lane *lane)
     else if (r == 998 && chance(lane, 200))
         my_malloc_trim(0);
     else if (r == 997 && chance(lane, 20))
-        (void)my_mallinfo2();
+        (void)my_bytes_in_use();
     else if (!b->p)
         take(lane, b);
     else if (r < 750)

@@ -21,6 +21,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#ifndef __GLIBC__ /* what the library has and this libc has not */
+void *pvalloc(size_t size) __attribute__((weak));
+int malloc_info(int options, FILE *file) __attribute__((weak));
+void malloc_stats(void) __attribute__((weak));
+int malloc_trim(size_t pad) __attribute__((weak));
+int mallopt(int parameter, int value) __attribute__((weak));
+#endif
+
 #ifdef HAK_TEST_PREFIXED
 #include "hakmem.h"
 #define MY_API(name) hakmem_##name
@@ -97,9 +105,25 @@ static inline size_t my_malloc_usable_size(void *p)
     return my_opaque_size(MY_API(malloc_usable_size)(my_opaque(p)));
 }
 
+#ifdef __GLIBC__
 static inline struct mallinfo2 my_mallinfo2(void)
 {
     return MY_API(mallinfo2)();
+}
+#else
+int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value) __attribute__((weak));
+#endif
+
+/* In use by malloc's own account, small blocks and mappings together. */
+static inline size_t my_bytes_in_use(void)
+{
+#ifdef __GLIBC__
+    struct mallinfo2 info = my_mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    uint64_t bytes = 0;
+    return hakmem_ctl("live.bytes", &bytes, NULL) == 0 ? (size_t)bytes : 0;
+#endif
 }
 
 static inline int my_malloc_info(int options, FILE *file)
@@ -159,9 +183,12 @@ static inline my_free_aligned_sized_fn *my_find_free_aligned_sized(void)
 
 static inline my_cfree_fn *my_find_cfree(void)
 {
-    void *found =
-        dlsym(RTLD_DEFAULT, "cfree"); /* glibc has it for old programs, under an old version */
-    return (my_cfree_fn *)(found ? found : dlvsym(RTLD_DEFAULT, "cfree", "GLIBC_2.2.5"));
+    void *found = dlsym(RTLD_DEFAULT, "cfree");
+#ifdef __GLIBC__ /* it has it for old programs, under an old version */
+    if (!found)
+        found = dlvsym(RTLD_DEFAULT, "cfree", "GLIBC_2.2.5");
+#endif
+    return (my_cfree_fn *)found;
 }
 
 #endif

@@ -26,6 +26,7 @@ static void release(int place)
     my_free(kept[place]);
 }
 
+#ifdef __GLIBC__ /* musl does not look at that array */
 static void at_preinit(int argc, char **argv, char **environment)
 {
     (void)argc, (void)argv, (void)environment;
@@ -35,6 +36,7 @@ static void at_preinit(int argc, char **argv, char **environment)
 
 __attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **,
                                                                               char **) = at_preinit;
+#endif
 
 __attribute__((constructor(101))) static void first_constructor(void)
 {
@@ -51,7 +53,9 @@ __attribute__((constructor)) static void last_constructor(void)
 static void at_exit(void)
 {
     busy_require(busy_sizes(MIB(3)) && busy_churn(20000, 3), "work in atexit");
+#ifdef __GLIBC__
     release(PREINIT);
+#endif
     busy_say("atexit\n");
 }
 

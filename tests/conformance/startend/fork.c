@@ -429,6 +429,7 @@ static char *const true_argv[] = {"/bin/true", NULL};
 static void vfork_and_exec(void **state)
 {
     (void)state;
+    require_system_programs();
     start_workers(allocate_until_stopped);
     for (unsigned i = 0; i < scaled(100); i++) {
         pid_t pid = vfork();
@@ -445,6 +446,7 @@ static void vfork_and_exec(void **state)
 static void spawn_system_and_popen(void **state)
 {
     (void)state;
+    require_system_programs();
     start_workers(allocate_until_stopped);
     for (unsigned i = 0; i < scaled(50) + 1; i++) {
         pid_t pid;

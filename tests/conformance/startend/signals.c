@@ -166,6 +166,7 @@ static void while_the_process_forks(void **state)
 static void while_programs_are_spawned(void **state)
 {
     (void)state;
+    require_system_programs();
     static char *const argv[] = {"/bin/true", NULL};
     begin_signals(count_signal);
     start_workers();
@@ -186,6 +187,10 @@ static void while_programs_are_spawned(void **state)
 
 /* ---- handlers that fork ---- */
 
+#ifndef sigev_notify_thread_id /* not in glibc 2.36 */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 static unsigned generation; /* of forks from forks, in this process */
 
 /* One signal at some moment of what follows. (With a period, a handler that takes longer than that
@@ -193,7 +198,7 @@ static unsigned generation; /* of forks from forks, in this process */
 static void arm(unsigned number)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
-    event._sigev_un._tid = gettid();
+    event.sigev_notify_thread_id = gettid();
     struct itimerspec once = {{0, 0}, {0, 1000 + (long)(number * 7919 % 400) * 1000}};
     busy_require(!timer_create(CLOCK_MONOTONIC, &event, &timer) &&
                      !timer_settime(timer, 0, &once, NULL),

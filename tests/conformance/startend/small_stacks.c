@@ -22,8 +22,8 @@ static void *mixed_work(void *number)
     /* A large one, which is counted by itself: what small ones come to is off by what other threads
      * move from heap to heap meanwhile. */
     void *live = my_malloc(KIB(200));
-    if (my_mallinfo2().uordblks < KIB(200))
-        return "mallinfo2";
+    if (my_bytes_in_use() < KIB(200))
+        return "bytes in use";
     my_free(live);
     if (my_malloc(SIZE_MAX) != NULL)
         return "malloc(SIZE_MAX)";

@@ -71,6 +71,7 @@ static void dlsym_recursion(void **state)
     snprintf(library, sizeof library, "%s", child_beside("libstartend_dlsym_wrapper.so"));
     run_work("threads", "4", preload_first, library);
     expect_done("done\nwrapped\n");
+    require_system_programs();
     char *ls[] = {"ls", "/", NULL};
     run(ls, preload_first, library);
     CHECK(child_exited(&child, 0) && child.out_bytes > 10 && child.err_bytes == 0, "%s",
@@ -132,6 +133,7 @@ static void expect_same_output(char **argv, size_t mib)
 static void ls_starts_with_8_mib_of_address_space(void **state)
 {
     (void)state;
+    require_system_programs();
     char *ls[] = {"ls", "-l", "/usr", NULL};
     expect_same_output(ls, 8);
 }
@@ -139,6 +141,7 @@ static void ls_starts_with_8_mib_of_address_space(void **state)
 static void python_runs_with_64_mib_of_address_space(void **state)
 {
     (void)state;
+    require_system_programs();
     char *python[] = {"python3", "-c",
                       "import json, re, collections\n"
                       "d = {str(i): [i] * 10 for i in range(20000)}\n"
@@ -152,6 +155,7 @@ static void python_runs_with_64_mib_of_address_space(void **state)
 static void programs_run_under_every_limit_up_to_8_gib(void **state)
 {
     (void)state;
+    require_system_programs();
     static char *const python[] = {
         "/usr/bin/python3", "-c",
         "import threading\n"

@@ -74,6 +74,7 @@ static void values_follow_what_the_program_holds(void **state)
     assert_int_equal(read_value("huge.blocks"), 0);
 }
 
+#ifdef __GLIBC__
 static void mallinfo2_moves_with_the_program(void **state)
 {
     (void)state;
@@ -100,6 +101,7 @@ static void mallinfo2_moves_with_the_program(void **state)
     assert_int_equal(after.hblks, 0);
     assert_int_equal(after.keepcost, 0);
 }
+#endif
 
 /* Every element is closed, in order; attributes are quoted. Not a parser: enough to catch what
  * printing can break. */
@@ -176,7 +178,7 @@ static void mallopt_bounds_what_is_kept_and_refuses_what_is_out_of_range(void **
     assert_int_equal(hakmem_mallopt(M_MXFAST, 100000), 0);
     assert_int_equal(hakmem_mallopt(M_MMAP_THRESHOLD, -1), 0);
     assert_int_equal(hakmem_mallopt(M_MMAP_THRESHOLD, 1 << 20), 1);
-    assert_int_equal(hakmem_mallopt(M_ARENA_MAX, 1), 1);
+    assert_int_equal(hakmem_mallopt(-8, 1), 1); /* M_ARENA_MAX */
 }
 
 static void trim_tells_whether_memory_went_back(void **state)
@@ -211,7 +213,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_name_can_be_read_before_and_after_the_first_allocation),
     cmocka_unit_test(unknown_names_and_writes_are_refused),
     cmocka_unit_test(values_follow_what_the_program_holds),
+#ifdef __GLIBC__
     cmocka_unit_test(mallinfo2_moves_with_the_program),
+#endif
     cmocka_unit_test(malloc_info_is_xml),
     cmocka_unit_test(malloc_info_refuses_options_and_broken_streams),
     cmocka_unit_test(mallopt_bounds_what_is_kept_and_refuses_what_is_out_of_range),
