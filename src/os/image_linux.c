@@ -52,18 +52,21 @@ static bool image_find(struct image *image)
     image->table = found.dlfo_eh_frame;
     return true;
 }
-#elif defined(__GLIBC__) /* its list has a lock that it holds while it calls malloc */
+#elif defined(__GLIBC__)
+/* The loader calls malloc while it has the lock of its list. */
 static bool image_find(struct image *image)
 {
     (void)image;
     return false;
 }
-#else                    /* musl's loader has a malloc of its own */
+#else
+/* musl's loader does not: it has a malloc of its own. */
 static int image_look(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;
     struct image *image = argument;
     bool within = false;
+    image->table = NULL;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         within |= p->p_type == PT_LOAD && image->pc - info->dlpi_addr - p->p_vaddr < p->p_memsz;
