@@ -16,7 +16,7 @@ install(TARGETS
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION "${package_dir}")
-install(FILES include/hakmem.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(FILES include/hakmem.h include/hakmem.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 if(TARGET hakmem_command)
     install(TARGETS hakmem_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

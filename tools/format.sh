@@ -12,7 +12,7 @@ command -v "$formatter" >/dev/null 2>&1 || {
 }
 
 mapfile -d '' files < <(find src include cmd tests bench \
-    \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cpp' \) -print0 2>/dev/null | sort -z)
+    \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.hpp' \) -print0 2>/dev/null | sort -z)
 [[ ${#files[@]} -gt 0 ]] || {
     echo 'format: no sources found' >&2
     exit 1

@@ -32,6 +32,9 @@ foreach(way prefixed prefixed_static)
     add_executable(${way}_c prefixed.c)
     target_link_libraries(${way}_c hakmem::${way})
 endforeach()
+add_executable(prefixed_resource resource.cc)
+target_compile_features(prefixed_resource PRIVATE cxx_std_17)
+target_link_libraries(prefixed_resource hakmem::prefixed)
 """
 
 PROGRAMS = {
@@ -44,6 +47,15 @@ int main(void) { return hakmem_malloc_usable_size(malloc(100)) >= 100 ? 0 : 1; }
 #include <hakmem.h>
 #include <new>
 int main() { return hakmem_malloc_usable_size(::operator new(100)) >= 100 ? 0 : 1; }
+""",
+    "resource.cc": """
+#include <hakmem.hpp>
+#include <string>
+int main()
+{
+    std::pmr::string text(1000, 'x', hakmem::resource());
+    return hakmem_malloc_usable_size(text.data()) >= 1000 ? 0 : 1;
+}
 """,
     "prefixed.c": """
 #include <hakmem.h>
@@ -79,7 +91,7 @@ def install(build: Path, cmake: str, folder: Path) -> tuple[Path, str | None]:
 def check_files(prefix: Path, build: Path) -> list[str]:
     """The files that must be there."""
     files = ["lib*/**/libhakmem.so", "lib*/**/libhakmem.a",
-             "lib*/**/libhakmem-hardened.so", "include/hakmem.h", "lib*/**/pkgconfig/hakmem.pc",
+             "lib*/**/libhakmem-hardened.so", "include/hakmem.h", "include/hakmem.hpp", "lib*/**/pkgconfig/hakmem.pc",
              "share/man/man1/hakmem.1", "share/gdb/auto-load/opt/hakmem/lib*/**/libhakmem.so.*-gdb.py"]
     if (build / "hakmem").exists():
         files.append("bin/hakmem")
@@ -106,8 +118,8 @@ def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Nam
     if problem:
         return [problem]
     programs = sorted(path for path in build.iterdir() if path.name.startswith(("replaced_", "prefixed")))
-    if len(programs) != 6:
-        return [f"expected 6 programs, built {len(programs)}"]
+    if len(programs) != 7:
+        return [f"expected 7 programs, built {len(programs)}"]
     return [problem for program in programs for problem in check_run(program, libraries)]
 
 
@@ -140,7 +152,7 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
-    return gate.report("install", problems, "6 programs by CMake and one by pkg-config")
+    return gate.report("install", problems, "7 programs by CMake and one by pkg-config")
 
 
 if __name__ == "__main__":
