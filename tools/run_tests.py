@@ -202,6 +202,17 @@ def run_clang(totals: Totals) -> None:
         ctest(totals, "clang", "clang", "test-clang", "-L", "^unit$")
 
 
+def run_rust(totals: Totals) -> None:
+    """The crate, compiled of the same sources, with its own tests."""
+    counted_step(totals, "rust: tests", "test-rust", ["cargo", "test", "--target-dir", "build/rust"])
+
+
+def run_package(totals: Totals) -> None:
+    """The Debian packages, as lintian and a program under what they install see them."""
+    counted_step(totals, "debian: packages", "test-package",
+                 [sys.executable, "-B", "tests/package/run.py", "build/debian"])
+
+
 def run_musl(totals: Totals) -> None:
     """The product for musl, beside this system's C library."""
     if build(totals, "musl", require_tools=False):
@@ -221,6 +232,8 @@ def run_all(totals: Totals) -> None:
         if build(totals, preset): # the gates with the release variant, to which most of them belong
             ctest(totals, preset, preset, f"test-{preset}", *([] if preset == "release" else ["-LE", "^gate$"]))
     run_clang(totals)
+    run_rust(totals)
+    run_package(totals)
     run_musl(totals)
     run_aarch64(totals)
     lint(totals)
