@@ -218,7 +218,7 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 /* One that has so much uses up slabs of a class that it has just begun with, too. */
 #define LARGE_HEAP_BYTES ((size_t)4 << 20)
 #define SLAB_UNWRITTEN_SHARE 5u /* of a slab that is used up, as seldom as one block in five */
-#define SLAB_PAGES_MOST (16 * HAK_SLOT_BYTES / HAK_PAGE_BYTES)
+#define SLAB_PAGES_MOST (HAK_SLAB_MOST_SLOTS * HAK_SLOT_BYTES / HAK_PAGE_BYTES)
 /* A look is a system call: after one that found pages that nobody has written to, so many slabs
  * are taken without. And after so many that were expected to be used up one has small pages, which
  * tell whether that is still so. */

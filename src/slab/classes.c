@@ -3,7 +3,6 @@
  * slab: fills the tables of size classes. See classes.h. */
 #include "slab/slab.h"
 
-#define MOST_SLOTS 16u
 #define LEAST_BLOCKS 4u
 #define APART_LEAST ((size_t)1024)
 #define LARGE_FROM 40u /* the first class above 2 KiB and a line */
@@ -70,8 +69,9 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
 {
     struct hak_class *c = &hak_tables.classes[cls];
     unsigned slots = 1;
-    while (slots < MOST_SLOTS && (slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16 ||
-                                  slots * HAK_SLOT_BYTES / size < LEAST_BLOCKS))
+    while (slots < HAK_SLAB_MOST_SLOTS &&
+           (slots * HAK_SLOT_BYTES % size > slots * HAK_SLOT_BYTES / 16 ||
+            slots * HAK_SLOT_BYTES / size < LEAST_BLOCKS))
         slots *= 2;
     c->size_bytes = (uint32_t)size;
     c->slots = (uint8_t)slots;

@@ -37,6 +37,7 @@ _Static_assert(HAK_BINS * 2 <= UINT8_MAX, "a kind is a byte");
 #define HAK_SMALL_MAX ((size_t)66688) /* 64 KiB and 18 cache lines; table of steps of a line */
 #define HAK_SMALL_STEP ((size_t)64)
 #define HAK_SMALL_KINDS (HAK_SMALL_MAX / HAK_SMALL_STEP + 1)
+#define HAK_SLAB_MOST_SLOTS 16u
 #define HAK_CLASS_ALIGNED (HAK_CLASSES - 11u) /* the first of those for aligned blocks alone */
 _Static_assert(HAK_CLASSES * 2 <= HAK_KIND_CLASSES, "kinds of classes are twice the class number");
 
@@ -49,7 +50,7 @@ _Static_assert(HAK_CLASSES <= 128, "a bit for each");
 struct hak_class { /* 32 bytes: indexed with a shift */
     uint32_t size_bytes;
     uint16_t blocks;      /* in a slab */
-    uint8_t slots;        /* a slab is this many slots: 1, 2, 4 or 16 */
+    uint8_t slots;        /* a slab is this many slots: 1, 2, 4 or HAK_SLAB_MOST_SLOTS */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */

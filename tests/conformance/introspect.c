@@ -33,12 +33,6 @@ static void give_blocks(size_t count)
         my_free(blocks[i]);
 }
 
-static size_t in_use(void)
-{
-    struct mallinfo2 info = my_mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
-
 /* 100 MB in blocks of each range: the account rises by that and not by much more, then falls. */
 static void mallinfo2_follows_allocations(void **state)
 {
@@ -46,7 +40,7 @@ static void mallinfo2_follows_allocations(void **state)
     for (size_t i = 0; i < COUNT_OF(range_sizes); i++) {
         size_t size = range_sizes[i];
         size_t count = MIB(100) / size < COUNT ? MIB(100) / size : COUNT;
-        size_t total = size * count, before = in_use();
+        size_t total = size * count, before = my_bytes_in_use();
         take_blocks(count, size);
         struct mallinfo2 full = my_mallinfo2();
         size_t risen = full.uordblks + full.hblkhd - before;
@@ -56,7 +50,7 @@ static void mallinfo2_follows_allocations(void **state)
               "%zu blocks of %zu: in use rose by %zu", count, size, risen);
         CHECK(full.arena + full.hblkhd >= total, "%zu from the system", full.arena + full.hblkhd);
         give_blocks(count);
-        size_t after = in_use();
+        size_t after = my_bytes_in_use();
         CHECK(after <= before + total / 8 + MIB(1), "size %zu: %zu before, %zu after", size, before,
               after);
     }

@@ -17,8 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"hakmem", "libhakmem0", "libhakmem-hardened0", "libhakmem-prefixed0", "libhakmem-dev"}
-# The first package of all closes no bug that asks for it, and hakmem(1) is the manual of the command alone.
-LINTIAN = ["lintian", "--fail-on", "error,warning", "--suppress-tags", "initial-upload-closes-no-bugs"]
+LINTIAN = ["lintian", "--fail-on", "error,warning"]
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
@@ -61,8 +60,11 @@ def main() -> int:
     if f"library     {root}/usr/lib/" not in said or "can be taken over" not in said:
         sys.exit(f"hakmem run --check said:\n{said}")
     run(command, "run", "--hardened", "--", "true", folder=root)
-    version = run(command, "version", folder=root)
-    print(f"{len(packages)} packages; {version.splitlines()[0]}")
+    said = run(command, "version", folder=root)
+    version = packages[0].name.split("_")[1]
+    if said.splitlines()[0] != f"hakmem {version}":
+        sys.exit(f"debian/changelog has version {version}, and hakmem version said:\n{said}")
+    print(f"{len(packages)} packages of version {version}")
     return 0
 
 
