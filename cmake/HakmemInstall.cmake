@@ -19,6 +19,7 @@ install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION "${package_dir}")
 install(FILES include/hakmem.h include/hakmem.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 if(TARGET hakmem_command)
     install(TARGETS hakmem_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS hakmem_record LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakmem")
 endif()
 
 # gdb looks for a script below its auto-load folder by the full name of each library that it loads; the prefix is that of

@@ -13,19 +13,19 @@ _hakmem_offer() {
 # The commands of hakmem itself, and NAME for each program hakmem-NAME on PATH.
 _hakmem_commands() {
     local name
-    printf '%s\n' run stat samples ask doctor explain version help
+    printf '%s\n' run record replay stat samples ask doctor explain version help
     while read -r name; do
         printf '%s\n' "${name#hakmem-}"
     done < <(compgen -c hakmem- | sort -u)
 }
 
-# The place of the program among the words of `hakmem run`: the first that is no option.
+# The place of the program among the words of `hakmem run` and `hakmem record`: the first that is no option.
 _hakmem_run_program() {
     local i=2
     while ((i < COMP_CWORD)); do
         case "${COMP_WORDS[i]}" in
             --) ((i++)) && break ;;
-            --lib) ((i += 2)) ;;
+            --lib | -o | --output) ((i += 2)) ;;
             -*) ((i++)) ;;
             *) break ;;
         esac
@@ -33,13 +33,14 @@ _hakmem_run_program() {
     printf '%d\n' "$i"
 }
 
+# With the options, of which --lib and --output take a file.
 _hakmem_run() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program
     program=$(_hakmem_run_program)
-    if [[ $previous == --lib && $program -ge $COMP_CWORD ]]; then
+    if [[ $previous =~ ^(--lib|-o|--output)$ && $program -ge $COMP_CWORD ]]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     elif [[ $current == -* && $program -ge $COMP_CWORD && $previous != -- ]]; then
-        _hakmem_offer '--stats --hardened --lib --check --dry-run --force --help --'
+        _hakmem_offer "$1"
     elif declare -F _command_offset >/dev/null; then
         _command_offset "$program"
     elif ((program >= COMP_CWORD)); then
@@ -47,6 +48,21 @@ _hakmem_run() {
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     fi
+}
+
+_hakmem_replay() {
+    local current=${COMP_WORDS[COMP_CWORD]}
+    case "${COMP_WORDS[COMP_CWORD - 1]}" in
+        --touch) _hakmem_offer 'none pages all' ;;
+        --only | --rounds | --window) ;;
+        *)
+            if [[ $current == -* ]]; then
+                _hakmem_offer '--lib --only --rounds --touch --window --json --help'
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$current")
+            fi
+            ;;
+    esac
 }
 
 # Options, or processes that run with hakmem, with $2 also files; behind -- a command. The word before is no option that
@@ -81,7 +97,9 @@ _hakmem() {
         return
     fi
     case "${COMP_WORDS[1]}" in
-        run) _hakmem_run ;;
+        run) _hakmem_run '--stats --hardened --lib --check --dry-run --force --help --' ;;
+        record) _hakmem_run '--output --force --help --' ;;
+        replay) _hakmem_replay ;;
         stat) _hakmem_process '--json --openmetrics --superslabs --samples --watch --output --peak --help --' files ;;
         doctor) _hakmem_process '--json --all --root --help --' ;;
         explain) _hakmem_process '--json --help' files ;;

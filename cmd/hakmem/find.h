@@ -36,7 +36,11 @@ struct hak_library {
     const char *hint;   /* what to do about the problem */
 };
 
-/* From `given` (--lib) if not NULL, else from HAKMEM_LIBRARY, else beside this command, else where
- * it is installed. With `hardened` libhakmem-hardened.so, from one of the last two. */
-void hak_library_find(struct hak_library *library, const char *given, bool hardened);
+#define HAK_LIBRARY_DEFAULT "libhakmem.so"
+#define HAK_LIBRARY_HARDENED "libhakmem-hardened.so"
+#define HAK_LIBRARY_RECORD "libhakmem-record.so"
+
+/* From `given` (--lib) if not NULL, else from HAKMEM_LIBRARY, else the one with this name beside
+ * this command, else where it is installed. HAKMEM_LIBRARY is for HAK_LIBRARY_DEFAULT alone. */
+void hak_library_find(struct hak_library *library, const char *given, const char *name);
 void hak_library_close(struct hak_library *library);

@@ -48,7 +48,7 @@ static char *library_absolute(const char *path)
 }
 
 /* The plain name is for builds and development packages; a package of the library alone has the
- * name with its major version. */
+ * name with its major version. What only this command uses is in a directory of its own. */
 static bool library_try_directory(struct hak_library *library, const char *directory,
                                   const char *name)
 {
@@ -56,6 +56,7 @@ static bool library_try_directory(struct hak_library *library, const char *direc
         hak_format("%s/%s", directory, name),
         hak_format("%s/%s.%.*s", directory, name, (int)strcspn(HAKMEM_VERSION, "."),
                    HAKMEM_VERSION),
+        hak_format("%s/hakmem/%s", directory, name),
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (library->path == NULL && access(names[i], F_OK) == 0)
@@ -151,13 +152,13 @@ static void library_check(struct hak_library *library)
             hak_format("%s replaces nothing: it defines hakmem_malloc, but not malloc", path));
 }
 
-void hak_library_find(struct hak_library *library, const char *given, bool hardened)
+void hak_library_find(struct hak_library *library, const char *given, const char *name)
 {
     *library = (struct hak_library){.elf = {.fd = -1}};
-    if (given == NULL && !hardened)
+    if (given == NULL && strcmp(name, HAK_LIBRARY_DEFAULT) == 0)
         given = secure_getenv("HAKMEM_LIBRARY");
     if (given == NULL || *given == '\0') {
-        library_search(library, hardened ? "libhakmem-hardened.so" : "libhakmem.so");
+        library_search(library, name);
     } else if (access(given, F_OK) < 0) {
         library_refuse(library, "check --lib and the environment variable HAKMEM_LIBRARY",
                        hak_format("the library %s cannot be opened: %s", given, strerror(errno)));

@@ -5,6 +5,8 @@
  *
  *   main.c      which command                 external.c  commands that are programs
  *   run.c       `hakmem run`                  version.c   `hakmem version`
+ *   record.c    `hakmem record`               takeover.c  what run and record share
+ *   replay*.c   `hakmem replay`               trace.c, plan.c: what it reads, and makes of it
  *   stat*.c     `hakmem stat`                 explain*.c  `hakmem explain`
  *   doctor*.c   `hakmem doctor`               target.c    proves that a takeover will work
  *   loader.c    asks the program's loader     script.c, secure.c, allocators.c: parts of that
@@ -17,6 +19,8 @@
 #include "doctor.h"
 #include "explain.h"
 #include "external.h"
+#include "record.h"
+#include "replay.h"
 #include "run.h"
 #include "samples.h"
 #include "stat.h"
@@ -40,6 +44,9 @@ static const struct command {
     void (*help)(void);
 } commands[] = {
     {"run", "run a program with hakmem as its memory allocator", main_run, hak_run_help},
+    {"record", "write what a program allocates and frees to a file", hak_record, hak_record_help},
+    {"replay", "repeat that under any allocator, and tell what it took", hak_replay,
+     hak_replay_help},
     {"stat", "tell where the memory of a process is", hak_stat, hak_stat_help},
     {"samples", "print the heap profile of a process", hak_samples, hak_samples_help},
     {"ask", "ask a process to sample its heap, or to write what it learned", hak_ask, hak_ask_help},

@@ -6,17 +6,12 @@
  * of hakmem stays in memory. */
 #include "run.h"
 
-#include "allocators.h"
-#include "find.h"
-#include "script.h"
-#include "target.h"
+#include "takeover.h"
 #include "util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct run {
     bool stats, hardened, check, force, help;
@@ -46,22 +41,6 @@ void hak_run_help(void)
 static const char *const run_options[] = {"--stats",   "--hardened", "--lib", "--check",
                                           "--dry-run", "--force",    "--help"};
 
-static _Noreturn void run_unknown_option(const char *option)
-{
-    const char *nearest = NULL;
-    unsigned best = 3;
-    for (size_t i = 0; i < sizeof run_options / sizeof *run_options; i++) {
-        unsigned distance = hak_edit_distance(option, run_options[i]);
-        if (distance < best) {
-            best = distance;
-            nearest = run_options[i];
-        }
-    }
-    if (nearest != NULL)
-        hak_die(HAK_EXIT_FAILED, "run: unknown option '%s'; did you mean '%s'?", option, nearest);
-    hak_die(HAK_EXIT_FAILED, "run: unknown option '%s'; see 'hakmem run --help'", option);
-}
-
 /* One option, which may take the following argument; returns how many arguments it was. */
 static int run_parse_option(struct run *run, const char *option, const char *next)
 {
@@ -81,7 +60,8 @@ static int run_parse_option(struct run *run, const char *option, const char *nex
         run->library = next == NULL ? "" : next;
         return 2;
     } else {
-        run_unknown_option(option);
+        hak_takeover_unknown_option("run", option, run_options,
+                                    sizeof run_options / sizeof *run_options);
     }
     return 1;
 }
@@ -104,116 +84,46 @@ static void run_parse(struct run *run, int argc, char **argv)
     run->command = argv + i;
 }
 
-static char *run_find_command(const char *name)
+static void run_print_check(const struct run *run, const struct hak_takeover *t)
 {
-    char *path = hak_find_program(name, hak_find_search_path());
-    if (path != NULL)
-        return path;
-    const char *where = strchr(name, '/') == NULL ? " on PATH" : "";
-    switch (errno) {
-    case ENOENT:
-        hak_die(HAK_EXIT_NOT_FOUND, "'%s' was not found%s", name, where);
-    case EISDIR:
-        hak_die(HAK_EXIT_NOT_EXECUTABLE, "'%s' is a directory, not a program", name);
-    case EACCES:
-        hak_die(HAK_EXIT_NOT_EXECUTABLE,
-                "'%s'%s cannot be executed: permission denied; chmod +x may be missing", name,
-                where);
-    default:
-        hak_die(HAK_EXIT_NOT_EXECUTABLE, "'%s' cannot be executed: %s", name, strerror(errno));
-    }
-}
-
-static void run_find_library(struct hak_library *library, const struct run *run)
-{
-    hak_library_find(library, run->library, run->hardened);
-    if (library->problem == NULL)
-        return;
-    hak_say("%s", library->problem);
-    hak_die(HAK_EXIT_FAILED, "hint: %s", library->hint);
-}
-
-static void run_print_check(const struct run *run, const char *path, const struct hak_start *start,
-                            const struct hak_target *target)
-{
-    (void)printf("command     %s\n", path);
-    if (strcmp(path, start->program) != 0)
-        (void)printf("program     %s\n", start->program);
-    if (target->loader != NULL)
-        (void)printf("loader      %s\n", target->loader);
-    (void)printf("library     %s\n", target->library->path);
-    (void)printf("LD_PRELOAD  %s\n", target->preload);
+    (void)printf("command     %s\n", t->path);
+    if (strcmp(t->path, t->start.program) != 0)
+        (void)printf("program     %s\n", t->start.program);
+    if (t->target.loader != NULL)
+        (void)printf("loader      %s\n", t->target.loader);
+    (void)printf("library     %s\n", t->library.path);
+    (void)printf("LD_PRELOAD  %s\n", t->preload);
     if (run->stats)
         (void)printf("set         HAKMEM_STATS=1\n");
     const char *result = "can be taken over";
-    if (target->refused > 0)
+    if (t->target.refused > 0)
         result = "would be started by force, see the warnings";
-    else if (target->loader == NULL)
+    else if (t->target.loader == NULL)
         result = "is a loader: it will read LD_PRELOAD; what it loads was not checked";
     (void)printf("result      %s\n", result);
-}
-
-/* As execvp(3): argv[0] is the name as it was given; text without a `#!` line is for the shell. */
-static _Noreturn void run_exec(const char *path, bool by_shell, char **command)
-{
-    if (by_shell) {
-        size_t count = 0;
-        while (command[count] != NULL)
-            count++;
-        char **words = hak_grow(NULL, count + 2, sizeof *words);
-        static char shell[] = "/bin/sh";
-        words[0] = shell;
-        memcpy(words + 1, command, (count + 1) * sizeof *words);
-        words[1] = hak_format("%s", path);
-        (void)execv(shell, words);
-    } else {
-        (void)execv(path, command);
-    }
-    hak_die(errno == ENOENT ? HAK_EXIT_NOT_FOUND : HAK_EXIT_NOT_EXECUTABLE, "cannot execute %s: %s",
-            path, strerror(errno));
-}
-
-static void run_set(const char *name, const char *value)
-{
-    if (setenv(name, value, 1) < 0)
-        hak_die(HAK_EXIT_FAILED, "cannot set %s: %s", name, strerror(errno));
 }
 
 int hak_run(int argc, char **argv)
 {
     struct run run = {0};
-    struct hak_library library;
-    struct hak_start start;
-    struct hak_strings kept = {0};
     run_parse(&run, argc, argv);
     if (run.help) {
         hak_run_help();
         return EXIT_SUCCESS;
     }
-    char *path = run_find_command(run.command[0]);
-    hak_script_follow(&start, path);
-    run_find_library(&library, &run);
-    char *preload = hak_preload_value(library.path, getenv("LD_PRELOAD"), &kept);
-    struct hak_target target = {.command = path,
-                                .program = start.program,
-                                .library = &library,
-                                .preload = preload,
-                                .preloaded = &kept,
-                                .force = run.force};
-    hak_target_prove(&target);
+    struct hak_takeover takeover = {.given = run.library,
+                                    .name =
+                                        run.hardened ? HAK_LIBRARY_HARDENED : HAK_LIBRARY_DEFAULT,
+                                    .force = run.force,
+                                    .command = run.command};
+    hak_takeover_prepare(&takeover);
     if (run.check) {
-        run_print_check(&run, path, &start, &target);
+        run_print_check(&run, &takeover);
     } else {
-        run_set("LD_PRELOAD", preload);
         if (run.stats)
-            run_set("HAKMEM_STATS", "1");
-        run_exec(path, start.by_shell, run.command);
+            hak_takeover_set("HAKMEM_STATS", "1");
+        hak_takeover_start(&takeover);
     }
-    free(target.loader);
-    free(preload);
-    hak_strings_free(&kept);
-    hak_library_close(&library);
-    hak_start_free(&start);
-    free(path);
+    hak_takeover_free(&takeover);
     return EXIT_SUCCESS;
 }

@@ -69,7 +69,7 @@ void hak_version_print(void)
     struct hak_library library;
     char text[128];
     (void)printf("hakmem %s\n", HAKMEM_VERSION);
-    hak_library_find(&library, NULL, false);
+    hak_library_find(&library, NULL, HAK_LIBRARY_DEFAULT);
     if (library.problem != NULL)
         (void)printf("no library: %s\n", library.problem);
     else if (fflush(stdout) == 0 && version_ask(library.path, text, sizeof text))

@@ -88,7 +88,8 @@ static const struct {
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.
  */
-static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND"};
+static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND", "RECORD",
+                                                "RECORD_PROCESS"};
 
 #define PREFIX "HAKMEM_"
 

@@ -40,7 +40,7 @@ int __lsan_is_turned_off(void)
 }
 
 /* The input as a file that the command can open by this name. The descriptor stays the same. */
-static const char *command_file(const uint8_t *data, size_t size)
+__attribute__((unused)) static const char *command_file(const uint8_t *data, size_t size)
 {
     static char path[64];
     static int file = -1;
