@@ -127,6 +127,13 @@ _hakmem() {
                 mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
             fi
             ;;
+        tune)
+            if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
+                _hakmem_offer "--output --rounds --touch --help"
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
+            fi
+            ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' files ;;
         version) ;;

@@ -480,8 +480,7 @@ static void replay_print_json(const struct replay *r)
     static const char *const touches[] = {"none", "pages", "all"};
     struct hak_json j = {.out = stdout};
     hak_json_open(&j, NULL, '{');
-    hak_json_string(&j, "schema", "hakmem-replay");
-    hak_json_number(&j, "version", 1);
+    hak_json_number(&j, "schema_version", 1);
     replay_json_trace(&j, r);
     hak_json_number(&j, "rounds", r->rounds);
     hak_json_number(&j, "window", r->window);

@@ -59,7 +59,11 @@ def arm_row(policy: Policy, knob: str, name: str) -> list[str]:
 @app.command(epilog=cli.examples(("hakmem policy show my.policy", "what my runs have taught")))
 def show(file: File) -> None:
     """What was learned: a line for each arm that was tried or hinted at."""
-    policy = model.read(file)
+    show_policy(model.read(file))
+
+
+def show_policy(policy: Policy) -> None:
+    """Prints a policy as `hakmem policy show` does."""
     table = Table(box=None, pad_edge=False)
     for head in ("knob", "arm", "runs", "time", "memory", "reward", "at least", "hints", ""):
         text = head in ("knob", "arm", "")
@@ -119,6 +123,11 @@ def merge(
     if output is None:
         typer.echo(text, nl=False)
         return
+    write_file(output, text)
+
+
+def write_file(output: Path, text: str) -> None:
+    """Writes a policy in one step: whoever reads the file meanwhile has the old one or the new one."""
     beside = output.with_name(f"{output.name}.new-{os.getpid()}")
     try:
         beside.write_text(text, encoding="ascii")
