@@ -207,15 +207,21 @@ static void plan_make_room(struct plan_maker *m, uint32_t thread, uint64_t addre
     plan_release(m, thread, plan_take(m, entry));
 }
 
+/* The block that an event has allocated, wherever it will be. */
+static struct plan_block plan_new_block(struct plan_maker *m, const struct hak_trace_step *step)
+{
+    plan_make_room(m, step->thread, step->address);
+    return (struct plan_block){.address = step->address,
+                               .size_bytes = step->size_bytes,
+                               .number = plan_number(m),
+                               .thread = step->thread};
+}
+
 static void plan_allocate(struct plan_maker *m, const struct hak_trace_step *step,
                           enum hak_plan_what what)
 {
     struct plan_lane *lane = &m->lane[step->thread];
-    plan_make_room(m, step->thread, step->address);
-    struct plan_block block = {.address = step->address,
-                               .size_bytes = step->size_bytes,
-                               .number = plan_number(m),
-                               .thread = step->thread};
+    struct plan_block block = plan_new_block(m, step);
     m->plan.allocations++;
     m->live_blocks++;
     plan_count_live(m, block.size_bytes, 0);
@@ -253,11 +259,7 @@ static void plan_resize(struct plan_maker *m, const struct hak_trace_step *step,
                         struct plan_block old)
 {
     struct plan_lane *lane = &m->lane[step->thread];
-    plan_make_room(m, step->thread, step->address);
-    struct plan_block block = {.address = step->address,
-                               .size_bytes = step->size_bytes,
-                               .number = plan_number(m),
-                               .thread = step->thread};
+    struct plan_block block = plan_new_block(m, step);
     m->plan.reallocs++;
     plan_count_live(m, block.size_bytes, old.size_bytes);
     if (m->writes) {

@@ -11,23 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-_Noreturn void hak_takeover_unknown_option(const char *command, const char *option,
+_Noreturn void hak_takeover_unknown_option(int status, const char *command, const char *option,
                                            const char *const *options, size_t count)
 {
-    const char *nearest = NULL;
-    unsigned best = 3;
-    for (size_t i = 0; i < count; i++) {
-        unsigned distance = hak_edit_distance(option, options[i]);
-        if (distance < best) {
-            best = distance;
-            nearest = options[i];
-        }
-    }
+    const char *nearest = hak_nearest(option, options, count);
     if (nearest != NULL)
-        hak_die(HAK_EXIT_FAILED, "%s: unknown option '%s'; did you mean '%s'?", command, option,
-                nearest);
-    hak_die(HAK_EXIT_FAILED, "%s: unknown option '%s'; see 'hakmem %s --help'", command, option,
-            command);
+        hak_die(status, "%s: unknown option '%s'; did you mean '%s'?", command, option, nearest);
+    hak_die(status, "%s: unknown option '%s'; see 'hakmem %s --help'", command, option, command);
 }
 
 static char *takeover_find_command(const char *name)

@@ -51,7 +51,7 @@ static const char *recorder_error(void)
 
 static struct {
     pthread_mutex_t lock;
-    bool is_on;
+    bool *is_on;             /* NULL: not yet. In a page that is zero in the child of a fork */
     unsigned char *at, *end; /* where the next event goes, in the mapped part; where that ends */
     unsigned char *mapped;
     off_t mapped_from; /* its place in the file */
@@ -78,9 +78,15 @@ __attribute__((format(printf, 1, 2))) static void recorder_say(const char *forma
         return; /* nobody is there to read it */
 }
 
+/* Not in a child: the lock may be held there by a thread that is not. */
+static bool recorder_is_on(void)
+{
+    return recorder.is_on != NULL && __atomic_load_n(recorder.is_on, __ATOMIC_RELAXED);
+}
+
 static void recorder_switch(bool on)
 {
-    __atomic_store_n(&recorder.is_on, on, __ATOMIC_RELAXED);
+    __atomic_store_n(recorder.is_on, on, __ATOMIC_RELAXED);
 }
 
 /* The system would send a signal to whoever goes beyond that limit. */
@@ -177,12 +183,12 @@ static uint64_t recorder_time_us(void)
 /* Takes the lock; true: an event may be put, and is followed by recorder_done. */
 static bool recorder_begin(void)
 {
-    if (!__atomic_load_n(&recorder.is_on, __ATOMIC_RELAXED))
+    if (!recorder_is_on())
         return false;
     (void)pthread_mutex_lock(&recorder.lock);
-    if (recorder.is_on && recorder.end - recorder.at < 4 * HAK_TRACE_EVENT_MOST_BYTES)
+    if (recorder_is_on() && recorder.end - recorder.at < 4 * HAK_TRACE_EVENT_MOST_BYTES)
         recorder_move();
-    if (!recorder.is_on) {
+    if (!recorder_is_on()) {
         (void)pthread_mutex_unlock(&recorder.lock);
         return false;
     }
@@ -314,12 +320,23 @@ static void recorder_read_command(struct hak_trace_header *header)
     (void)close(fd);
 }
 
+/* A child's memory is a copy of all but this. */
+static bool recorder_make_switch(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, page, MADV_WIPEONFORK) < 0)
+        return false; /* Linux before 4.14 */
+    recorder.is_on = memory;
+    return true;
+}
+
 static bool recorder_open(void)
 {
     int fd = open(recorder.path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool done = recorder_map(fd, 0, RECORDER_STEP_BYTES);
+    bool done = recorder_make_switch() && recorder_map(fd, 0, RECORDER_STEP_BYTES);
     if (done) {
         void *header =
             mmap(NULL, HAK_TRACE_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -380,16 +397,9 @@ static bool recorder_prepare(void)
     return true;
 }
 
-static void recorder_child(void)
-{
-    recorder_switch(false);
-    recorder.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
 __attribute__((constructor)) static void recorder_constructor(void)
 {
     (void)recorder_prepare();
-    (void)pthread_atfork(NULL, NULL, recorder_child);
 }
 
 __attribute__((destructor)) static void recorder_destructor(void)

@@ -35,6 +35,11 @@ static void *release(void *argument)
         free(kept[i]);
     return NULL;
 }
+static void *allocate_for_ever(void *argument)
+{
+    for (;;)
+        free(malloc((size_t)argument));
+}
 static void allocate(int count, size_t size)
 {
     for (int i = 0; i < count; i++)
@@ -91,6 +96,22 @@ int main(int argc, char **argv)
         }
         wait(NULL);
         allocate(1000, 32);
+    } else if (strcmp(mode, "forks") == 0) {
+        for (size_t i = 1; i <= 4; i++) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, allocate_for_ever, (void *)(i * 100));
+        }
+        for (int i = 0; i < 500; i++) {
+            int status = 1;
+            pid_t child = fork();
+            if (child == 0) {
+                allocate(10, 32);
+                _exit(0);
+            }
+            if (waitpid(child, &status, 0) != child || status != 0)
+                return 1;
+        }
+        _exit(0);
     } else if (strcmp(mode, "child") == 0) {
         if (fork() == 0)
             execl(argv[0], argv[0], "kinds", (char *)0);
@@ -183,6 +204,10 @@ class Record(ReplayCase):
     def test_a_forked_child_is_not_recorded(self) -> None:
         trace = self.replay(self.record("fork"))["trace"]
         self.assertTrue(2000 <= trace["allocations"] < 2100, trace["allocations"])
+
+    def test_children_of_a_program_whose_threads_allocate(self) -> None:
+        """They find the recorder's lock as it was, taken more often than not."""
+        self.assertEqual(self.replay(self.record("forks"), "--touch", "none")["trace"]["threads"], 5)
 
     def test_a_program_that_changes_its_directory(self) -> None:
         path = self.folder / "away.trace"
@@ -293,7 +318,7 @@ class Replay(ReplayCase):
                      f"libc={self.library}", "--only=libc", trace)
         self.refused(2, "replay: --only names 'glibc'", "replay", "--only", "glibc", trace)
         self.refused(2, "replay: --rounds needs a value", "replay", trace, "--rounds")
-        self.refused(125, "replay: unknown option '--round'; did you mean '--rounds'", "replay", "--round")
+        self.refused(2, "replay: unknown option '--round'; did you mean '--rounds'", "replay", "--round")
 
 
 class Malformed(ReplayCase):
