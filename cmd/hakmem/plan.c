@@ -190,7 +190,7 @@ static void plan_release(struct plan_maker *m, uint32_t thread, struct plan_bloc
     m->live_blocks--;
     plan_count_live(m, 0, block.size_bytes);
     if (m->writes) {
-        plan_write(lane, HAK_PLAN_FREE, block.place, 0);
+        plan_write(lane, HAK_PLAN_FREE, block.place, block.size_bytes > 0);
         plan_leave_place(lane, block.place);
     } else {
         plan_hand_on(m, &block, thread);

@@ -166,10 +166,10 @@ static void *work_take(uint32_t place)
     return block == &work_refused ? NULL : block;
 }
 
-static void work_free(uint32_t place)
+static void work_free(uint32_t place, bool reads)
 {
     char *block = work_take(place);
-    if (block != NULL && work.touch != HAK_REPLAY_TOUCH_NONE)
+    if (block != NULL && reads && work.touch != HAK_REPLAY_TOUCH_NONE)
         (void)*(volatile char *)block;
     free(block);
 }
@@ -231,7 +231,7 @@ static void work_thread_run(struct work_thread *self)
             word++;
             break;
         case HAK_PLAN_FREE:
-            work_free(place);
+            work_free(place, size > 0);
             continue;
         case HAK_PLAN_REALLOC:
             work_resize(place, (uint32_t)*word++, size);
@@ -356,7 +356,7 @@ int hak_replay_work(int argc, char **argv)
     work.run->end_bytes = work_private_bytes();
     for (uint32_t i = 0; i < work.plan->places; i++)
         if (atomic_load_explicit(&work.place[i], memory_order_relaxed) != NULL)
-            work_free(i);
+            work_free(i, false);
     work.run->freed_bytes = work_private_bytes();
     work.run->is_done = 1;
     return EXIT_SUCCESS;
