@@ -29,6 +29,11 @@ extern "C" {
 /* "MAJOR.MINOR.PATCH" of the library that is running; a constant. */
 const char *hakmem_version(void);
 
+/* Options of a program's own, "name:value,name:value" (docs/options.md): a program may define this
+ * variable, and hakmem reads it when it begins. The environment is stronger. The library does not
+ * define it. */
+extern const char *hakmem_conf;
+
 /* Reads or sets a value by name. `value` receives the present value when it is not NULL;
  * `new_value` is set when it is not NULL. Returns 0, ENOENT (no such name), EPERM (the value can
  * only be read) or EINVAL (out of range); then nothing was done. Figures, options that can be set

@@ -22,9 +22,15 @@ OPTIONS_HEAD = """# Options
 
 Made by tools/options_md.py from src/api/options.c.
 
-An option is set by `HAKMEM_<NAME>=value` in the environment, or in `HAKMEM_CONF="name:value,name:value"`, which is weaker. Names
-in `HAKMEM_CONF` may be written in either case. Numbers may end in k, m, g or t (times 1024 each). Programs with raised privileges
-(set-user-ID and the like) ignore all of them. An unknown name or a bad value is reported once on stderr, with the nearest name,
+An option is set, the strongest first,
+
+1. by `HAKMEM_<NAME>=value` in the environment;
+2. in `HAKMEM_CONF="name:value,name:value"`;
+3. in the file that `HAKMEM_CONF_FILE` names: a line `name value` (or with `:` or `=`) for each, `#` begins a comment line, 4 KiB at most;
+4. by the program itself, which may define `const char *hakmem_conf = "name:value,name:value";` (a program that is preloaded has to export it: `-rdynamic`).
+
+But for the first, names may be written in either case. Numbers may end in k, m, g or t (times 1024 each). Programs with raised privileges
+(set-user-ID and the like) ignore all but the last. An unknown name or a bad value is reported once on stderr, with the nearest name,
 and changes nothing.
 
 | option | value | default | meaning |

@@ -23,7 +23,7 @@ enum hak_plan_what {
     HAK_PLAN_MALLOC,
     HAK_PLAN_CALLOC,
     HAK_PLAN_ALIGNED, /* a word follows: the alignment */
-    HAK_PLAN_FREE, /* the size is 1, or 0 for a block without a byte to read */
+    HAK_PLAN_FREE,    /* the size is 1, or 0 for a block without a byte to read */
     HAK_PLAN_REALLOC, /* a word follows: the place of the new block */
     HAK_PLAN_TURN,    /* a word follows: the number of the thread's next event */
     HAK_PLAN_SAMPLE,  /* look at the memory; the size is which sample */

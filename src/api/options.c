@@ -88,10 +88,14 @@ static const struct {
 
 /* Names that mean something to others: to the hakmem command, or to the reader of this very table.
  */
-static const char *const options_of_others[] = {"CONF", "LIBRARY", "COMMAND", "RECORD",
-                                                "RECORD_PROCESS"};
+static const char *const options_of_others[] = {"CONF",    "CONF_FILE", "LIBRARY",
+                                                "COMMAND", "RECORD",    "RECORD_PROCESS"};
 
 #define PREFIX "HAKMEM_"
+#define OPTIONS_FILE_MOST ((size_t)4096)
+
+/* Of the program, if it has one: see hakmem.h. */
+extern const char *hakmem_conf __attribute__((weak, visibility("default")));
 
 static int options_lower(char c)
 {
@@ -265,17 +269,64 @@ static void options_set(const char *name, size_t name_length, const char *value,
         options_warn_unknown(name, name_length);
 }
 
-static void options_parse_list(const char *s)
+static bool options_is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* "name:value", "name=value" or, of a file, "name value" */
+static void options_parse_item(const char *s, size_t length, const char *where)
+{
+    while (length > 0 && options_is_space(s[length - 1]))
+        length--;
+    while (length > 0 && options_is_space(*s))
+        s++, length--;
+    if (length == 0 || *s == '#')
+        return;
+    size_t name_length = hak_min(strcspn(s, ":= \t"), length);
+    size_t value = name_length;
+    while (value < length && options_is_space(s[value]))
+        value++;
+    value += value < length && (s[value] == ':' || s[value] == '=');
+    while (value < length && options_is_space(s[value]))
+        value++;
+    if (name_length < length)
+        options_set(s, name_length, s + value, length - value);
+    else
+        options_warn("\"", s, length, "\" has no value; write name:value in ", where);
+}
+
+static void options_parse_list(const char *s, const char *separator, const char *where)
 {
     while (*s != '\0') {
-        size_t length = strcspn(s, ",");
-        size_t name_length = hak_min(strcspn(s, ":="), length);
-        if (name_length < length)
-            options_set(s, name_length, s + name_length + 1, length - name_length - 1);
-        else if (length > 0)
-            options_warn("\"", s, length, "\" in HAKMEM_CONF has no value; write name:value", "");
-        s += length + (s[length] == ',');
+        size_t length = strcspn(s, separator);
+        options_parse_item(s, length, where);
+        s += length + (s[length] != '\0');
     }
+}
+
+static void options_parse_file(const char *path)
+{
+    char text[OPTIONS_FILE_MOST + 1];
+    size_t got = 0;
+    if (hak_os_read_file(path, text, sizeof text, &got) != 0) {
+        options_warn(PREFIX "CONF_FILE ", path, strlen(path), " cannot be read", "");
+    } else if (got > OPTIONS_FILE_MOST || memchr(text, '\0', got) != NULL) {
+        options_warn(PREFIX "CONF_FILE ", path, strlen(path),
+                     " is no list of options: it is longer than 4 KiB, or no text", "");
+    } else {
+        text[got] = '\0';
+        options_parse_list(text, "\n", PREFIX "CONF_FILE");
+    }
+}
+
+/* What the program itself has, which is the weakest. */
+static bool options_parse_program(void)
+{
+    if (&hakmem_conf == NULL || hakmem_conf == NULL)
+        return false;
+    options_parse_list(hakmem_conf, ",", "hakmem_conf");
+    return true;
 }
 
 static bool options_is_of_others(const char *s, size_t length)
@@ -400,20 +451,30 @@ static void options_apply(void)
     options_prewarm();
 }
 
-void hak_options_read(char **environment)
+/* The file, HAKMEM_CONF and what glibc reads; later ones are stronger. */
+static bool options_read_lists(char **environment)
 {
-    if (environment == NULL || getauxval(AT_SECURE) != 0)
-        return;
     bool any = false;
+    const char *list = NULL;
     for (char **e = environment; *e != NULL; e++) {
-        const char *list = options_behind(*e, PREFIX "CONF=");
+        const char *file = options_behind(*e, PREFIX "CONF_FILE=");
+        const char *conf = options_behind(*e, PREFIX "CONF=");
         const char *perturb = HAK_HARDENED ? NULL : options_behind(*e, "MALLOC_PERTURB_=");
-        any = any || list != NULL || perturb != NULL;
-        if (list != NULL)
-            options_parse_list(list);
+        any = any || file != NULL || conf != NULL || perturb != NULL;
+        if (file != NULL)
+            options_parse_file(file);
         else if (perturb != NULL)
             options_libc_perturb(perturb);
+        list = conf != NULL ? conf : list;
     }
+    if (list != NULL)
+        options_parse_list(list, ",", PREFIX "CONF");
+    return any;
+}
+
+static bool options_read_each(char **environment)
+{
+    bool any = false;
     for (char **e = environment; *e != NULL; e++) {
         const char *name = options_behind(*e, PREFIX);
         if (name == NULL)
@@ -425,8 +486,18 @@ void hak_options_read(char **environment)
         if (name[length] == '=' && !options_is_of_others(name, length))
             options_set(name, length, name + length + 1, strlen(name + length + 1));
     }
+    return any;
+}
+
+void hak_options_read(char **environment)
+{
+    bool trusted = environment != NULL && getauxval(AT_SECURE) == 0;
+    bool any = options_parse_program();
+    any |= trusted && options_read_lists(environment);
+    any |= trusted && options_read_each(environment);
     if (any)
         options_apply();
-    else /* the other layers begin with the defaults, and stay untouched; the group is watched */
+    else if (trusted) /* the other layers begin with the defaults, and stay untouched; the group is
+                         watched */
         options_policy();
 }

@@ -27,6 +27,8 @@ foreach(way hakmem static)
         add_executable(replaced_${way}_${language} replaced.${language})
         target_link_libraries(replaced_${way}_${language} hakmem::${way})
     endforeach()
+    add_executable(replaced_${way}_configured configured.c)
+    target_link_libraries(replaced_${way}_configured hakmem::${way})
 endforeach()
 foreach(way prefixed prefixed_static)
     add_executable(${way}_c prefixed.c)
@@ -47,6 +49,16 @@ int main(void) { return hakmem_malloc_usable_size(malloc(100)) >= 100 ? 0 : 1; }
 #include <hakmem.h>
 #include <new>
 int main() { return hakmem_malloc_usable_size(::operator new(100)) >= 100 ? 0 : 1; }
+""",
+    "configured.c": """
+#include <hakmem.h>
+#include <stdlib.h>
+const char *hakmem_conf = "limit_mb:64";
+int main(void)
+{
+    void *volatile small = malloc(32 << 20), *volatile large = malloc(128 << 20);
+    return small != NULL && large == NULL ? 0 : 1;
+}
 """,
     "resource.cc": """
 #include <hakmem.hpp>
@@ -118,8 +130,8 @@ def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Nam
     if problem:
         return [problem]
     programs = sorted(path for path in build.iterdir() if path.name.startswith(("replaced_", "prefixed")))
-    if len(programs) != 7:
-        return [f"expected 7 programs, built {len(programs)}"]
+    if len(programs) != 9:
+        return [f"expected 9 programs, built {len(programs)}"]
     return [problem for program in programs for problem in check_run(program, libraries)]
 
 
@@ -152,7 +164,7 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
-    return gate.report("install", problems, "7 programs by CMake and one by pkg-config")
+    return gate.report("install", problems, "9 programs by CMake and one by pkg-config")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@
 #include "pool/pool_internal.h"
 #include "space/space_internal.h"
 
+/* Of the program, as hakmem.h has it. */
+const char *hakmem_conf;
+
 /* Reads one or two variables and returns what was said on stderr. */
 static const char *read_options(char *first, char *second)
 {
@@ -209,6 +212,73 @@ static void names_of_others_are_left_alone(void **state)
     assert_false(hak_options.stats);
 }
 
+static void a_program_can_have_options_of_its_own(void **state)
+{
+    (void)state;
+    hakmem_conf = "stats:1,limit_mb:64";
+    assert_string_equal(read_options("HOME=/", NULL), "");
+    assert_true(hak_options.stats);
+    assert_int_equal(hak_options.limit_mb, 64);
+    assert_string_equal(read_options("HAKMEM_CONF=limit_mb:32", "HAKMEM_STATS=0"), "");
+    assert_int_equal(hak_options.limit_mb, 32);
+    assert_false(hak_options.stats);
+    hakmem_conf = "stats";
+    assert_said(read_options("HOME=/", NULL), "write name:value in hakmem_conf");
+    hakmem_conf = NULL;
+}
+
+/* The variable that names a file with this text. */
+static char *file_of_options(const char *text, size_t length)
+{
+    static char variable[64];
+    char *path = variable + snprintf(variable, sizeof variable, "HAKMEM_CONF_FILE=");
+    memcpy(path, "/tmp/hakmem-options-XXXXXX", sizeof "/tmp/hakmem-options-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, length), length);
+    assert_int_equal(close(fd), 0);
+    return variable;
+}
+
+static const char *read_file_of_options(const char *text, size_t length, char *variable)
+{
+    char *named = file_of_options(text, length);
+    const char *said = read_options(named, variable);
+    assert_int_equal(unlink(strchr(named, '=') + 1), 0);
+    return said;
+}
+
+static void a_file_can_set_options(void **state)
+{
+    (void)state;
+    static const char text[] = "# ours\n\n  limit_mb 64\r\nSTATS = 1\nsuperslab_ttl_sec:7\n"
+                               "soft_cap\t64:1,128:2";
+    hakmem_conf = "limit_mb:16,superslab_max_cached:3";
+    assert_string_equal(read_file_of_options(text, sizeof text - 1, NULL), "");
+    assert_true(hak_options.stats);
+    assert_int_equal(hak_options.limit_mb, 64);
+    assert_int_equal(hak_options.superslab_ttl_sec, 7);
+    assert_int_equal(hak_options.superslab_max_cached, 3);
+    assert_string_equal(read_file_of_options(text, sizeof text - 1, "HAKMEM_CONF=limit_mb:32"), "");
+    assert_int_equal(hak_options.limit_mb, 32);
+    hakmem_conf = NULL;
+}
+
+static void a_file_that_is_none_is_said(void **state)
+{
+    (void)state;
+    static char text[4200];
+    memset(text, ' ', sizeof text);
+    assert_string_equal(read_file_of_options(text, 4096, NULL), "");
+    assert_said(read_file_of_options(text, 4097, NULL), "longer than 4 KiB");
+    assert_said(read_file_of_options("stats 1\n\0", 9, NULL), "no text");
+    assert_said(read_options("HAKMEM_CONF_FILE=/nowhere", NULL), "/nowhere cannot be read");
+    assert_said(read_options("HAKMEM_CONF_FILE=/tmp", NULL), "/tmp cannot be read");
+    const char *said = read_file_of_options("stats\nstats maybe\n", 18, NULL);
+    assert_said(said, "write name:value in HAKMEM_CONF_FILE");
+    assert_said(said, "bad value \"maybe\"");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_defaults_of_options_are_what_holds_without_any),
     cmocka_unit_test(without_variables_everything_has_its_default_and_nothing_is_said),
@@ -222,5 +292,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_message_has_no_control_characters_of_the_environment),
     cmocka_unit_test(an_entry_of_the_list_without_a_value_is_said),
     cmocka_unit_test(names_of_others_are_left_alone),
+    cmocka_unit_test(a_program_can_have_options_of_its_own),
+    cmocka_unit_test(a_file_can_set_options),
+    cmocka_unit_test(a_file_that_is_none_is_said),
 };
 UNIT_MAIN(tests)
