@@ -34,6 +34,7 @@ struct work_thread {
     _Atomic uint64_t event; /* it has done all that comes before; UINT64_MAX: it has ended */
     uint64_t limit;         /* it need not wait before this event */
     uint32_t running_at;    /* its index among those that run */
+    uint32_t next_ended;    /* in the list of those that nobody has joined yet; 0: the last */
 };
 
 static struct {
@@ -50,6 +51,7 @@ static struct {
     uint32_t begun;
     uint32_t *running;
     uint32_t running_count;
+    uint32_t ended; /* the first of the list; 0: none, as main's own thread is never joined */
     _Atomic uint64_t failed;
 } work = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 
@@ -60,9 +62,18 @@ static char work_refused;
 
 static void *work_thread_main(void *argument);
 
+/* Those that have ended leave nothing but their stack, which is free once they are joined. With the
+ * lock held: what they still do needs it no more. */
+static void work_join_ended(void)
+{
+    for (; work.ended != 0; work.ended = work.thread[work.ended].next_ended)
+        (void)pthread_join(work.thread[work.ended].id, NULL);
+}
+
 static void work_begin_thread(uint32_t number)
 {
     struct work_thread *t = &work.thread[number];
+    work_join_ended();
     t->running_at = work.running_count;
     work.running[work.running_count++] = number;
     if (number > 0 && pthread_create(&t->id, NULL, work_thread_main, t) != 0)
@@ -76,7 +87,7 @@ static uint64_t work_others(const struct work_thread *self)
     uint64_t first = UINT64_MAX;
     for (uint32_t i = 0; i < work.running_count; i++) {
         const struct work_thread *t = &work.thread[work.running[i]];
-        uint64_t event = atomic_load_explicit(&t->event, memory_order_relaxed);
+        uint64_t event = atomic_load(&t->event);
         if (t != self && event < first)
             first = event;
     }
@@ -92,29 +103,32 @@ static void work_begin_due(uint64_t event)
         work_begin_thread(work.begun++);
 }
 
-/* Waits until the others are near enough. With the lock held. */
+/* Waits until the others are near enough. With the lock held.
+ *
+ * Whoever waits says so before it looks at the others' events, and who moves on stores its event
+ * before it looks whether somebody waits (work_turn): both in one order of all such steps
+ * (seq_cst), so that either this thread sees the event or the other one wakes it. */
 static void work_wait(struct work_thread *self, uint64_t event)
 {
     work_begin_due(event);
+    atomic_fetch_add(&work.waiting, 1);
     uint64_t others = work_others(self);
     while (others < event && event - others > work.plan->window) {
-        atomic_fetch_add_explicit(&work.waiting, 1, memory_order_relaxed);
         (void)pthread_cond_wait(&work.moved, &work.lock);
-        atomic_fetch_sub_explicit(&work.waiting, 1, memory_order_relaxed);
         others = work_others(self);
     }
+    atomic_fetch_sub(&work.waiting, 1);
     self->limit = others > UINT64_MAX - work.plan->window ? others : others + work.plan->window;
 }
 
 /* This thread has done all before the event, and may wait before it goes on. */
 static void work_turn(struct work_thread *self, uint64_t event)
 {
-    atomic_store_explicit(&self->event, event, memory_order_relaxed);
-    if (event <= self->limit && atomic_load_explicit(&work.waiting, memory_order_relaxed) == 0)
+    atomic_store(&self->event, event); /* partner: work_wait */
+    if (event <= self->limit && atomic_load(&work.waiting) == 0)
         return;
     (void)pthread_mutex_lock(&work.lock);
-    if (atomic_load_explicit(&work.waiting, memory_order_relaxed) > 0)
-        (void)pthread_cond_broadcast(&work.moved);
+    (void)pthread_cond_broadcast(&work.moved);
     work_wait(self, event);
     (void)pthread_mutex_unlock(&work.lock);
 }
@@ -126,6 +140,10 @@ static void work_end(struct work_thread *self)
     uint32_t last = work.running[--work.running_count];
     work.running[self->running_at] = last;
     work.thread[last].running_at = self->running_at;
+    if (self != work.thread) {
+        self->next_ended = work.ended;
+        work.ended = (uint32_t)(self - work.thread);
+    }
     (void)pthread_cond_broadcast(&work.moved);
     (void)pthread_mutex_unlock(&work.lock);
 }
@@ -264,24 +282,16 @@ static void *work_thread_main(void *argument)
 static void work_finish(void)
 {
     (void)pthread_mutex_lock(&work.lock);
-    while (work.begun < work.plan->threads) {
-        uint64_t others = UINT64_MAX;
-        for (uint32_t i = 0; i < work.running_count; i++) {
-            uint64_t event =
-                atomic_load_explicit(&work.thread[work.running[i]].event, memory_order_relaxed);
-            others = event < others ? event : others;
-        }
-        if (work.thread[work.begun].plan->first_event <= others) {
+    atomic_fetch_add(&work.waiting, 1); /* as in work_wait */
+    while (work.begun < work.plan->threads || work.running_count > 0) {
+        if (work.begun < work.plan->threads &&
+            work.thread[work.begun].plan->first_event <= work_others(NULL))
             work_begin_thread(work.begun++);
-        } else {
-            atomic_fetch_add_explicit(&work.waiting, 1, memory_order_relaxed);
+        else
             (void)pthread_cond_wait(&work.moved, &work.lock);
-            atomic_fetch_sub_explicit(&work.waiting, 1, memory_order_relaxed);
-        }
     }
+    work_join_ended();
     (void)pthread_mutex_unlock(&work.lock);
-    for (uint32_t i = 1; i < work.plan->threads; i++)
-        (void)pthread_join(work.thread[i].id, NULL);
 }
 
 /* --- the process --- */

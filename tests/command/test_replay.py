@@ -35,6 +35,11 @@ static void *release(void *argument)
         free(kept[i]);
     return NULL;
 }
+static void *release_one(void *block)
+{
+    free(block);
+    return NULL;
+}
 static void *allocate_for_ever(void *argument)
 {
     for (;;)
@@ -82,6 +87,12 @@ int main(int argc, char **argv)
             pthread_t thread;
             allocate(20000, 16);
             pthread_create(&thread, NULL, release, NULL);
+            pthread_join(thread, NULL);
+        }
+    } else if (strcmp(mode, "brief") == 0) {
+        for (int i = 0; i < 2000; i++) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, release_one, malloc(50));
             pthread_join(thread, NULL);
         }
     } else if (strcmp(mode, "wait") == 0) {
@@ -264,6 +275,12 @@ class Replay(ReplayCase):
     def test_hundreds_of_threads(self) -> None:
         told = self.replay(self.record("many"), "--touch", "none")
         self.assertTrue(told["runs"][0]["is_done"])
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's threads leave something")
+    def test_threads_that_have_ended_leave_nothing(self) -> None:
+        told = self.replay(self.record("brief"), "--window=0")
+        self.assertEqual(told["trace"]["threads"], 2001)
+        self.assertLess(told["runs"][0]["most_bytes"], 2 << 20)
 
     def test_blocks_of_gigabytes(self) -> None:
         """Whose sizes do not fit into a word of the plan; there is memory for them as nothing is written."""
