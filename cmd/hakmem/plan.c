@@ -384,7 +384,7 @@ static void plan_walk(struct plan_maker *m, const struct hak_trace *trace, uint6
     hak_trace_begin(&cursor, trace);
     while (m->problem == NULL && hak_trace_next(&cursor, &step)) {
         plan_step(m, &step);
-        if (m->writes && m->problem == NULL)
+        if (m->writes && m->problem == NULL && m->event < events)
             plan_sample(m, &step, events);
         m->event++;
     }

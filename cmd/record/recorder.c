@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -418,7 +419,10 @@ __attribute__((destructor)) static void recorder_destructor(void)
 
 /* --- what takes the place of the allocator's functions --- */
 
-RECORDER_API const char *hakmem_version(void)
+/* `hakmem record` knows the library by it. */
+RECORDER_API const char *hakmem_version(void);
+
+const char *hakmem_version(void)
 {
     return HAKMEM_VERSION;
 }
@@ -430,47 +434,47 @@ RECORDER_API void *malloc(size_t size)
     return recorder_allocated(HAK_TRACE_MALLOC, size, 0, next.malloc(size));
 }
 
-RECORDER_API void *calloc(size_t count, size_t size)
+RECORDER_API void *calloc(size_t nmemb, size_t size)
 {
     size_t bytes;
-    bool fits = !__builtin_mul_overflow(count, size, &bytes);
+    bool fits = !__builtin_mul_overflow(nmemb, size, &bytes);
     if (!recorder_prepare())
         return fits ? recorder_early_take(bytes) : NULL;
-    return recorder_allocated(HAK_TRACE_CALLOC, fits ? bytes : 0, 0, next.calloc(count, size));
+    return recorder_allocated(HAK_TRACE_CALLOC, fits ? bytes : 0, 0, next.calloc(nmemb, size));
 }
 
-RECORDER_API void free(void *block)
+RECORDER_API void free(void *ptr)
 {
-    if (block == NULL || recorder_is_early(block) || !recorder_prepare())
+    if (ptr == NULL || recorder_is_early(ptr) || !recorder_prepare())
         return;
-    recorder_released(HAK_TRACE_FREE, block);
-    next.free(block);
+    recorder_released(HAK_TRACE_FREE, ptr);
+    next.free(ptr);
 }
 
-RECORDER_API void *realloc(void *block, size_t size)
+RECORDER_API void *realloc(void *ptr, size_t size)
 {
-    if (block == NULL)
+    if (ptr == NULL)
         return malloc(size);
-    if (recorder_is_early(block)) {
+    if (recorder_is_early(ptr)) {
         size_t had;
-        memcpy(&had, (unsigned char *)block - 16, sizeof had);
+        memcpy(&had, (unsigned char *)ptr - 16, sizeof had);
         void *moved = malloc(size);
         if (moved != NULL)
-            memcpy(moved, block, had < size ? had : size);
+            memcpy(moved, ptr, had < size ? had : size);
         return moved;
     }
     (void)recorder_prepare();
-    recorder_released(HAK_TRACE_REALLOC_BEGIN, block);
-    void *now = next.realloc(block, size);
+    recorder_released(HAK_TRACE_REALLOC_BEGIN, ptr);
+    void *now = next.realloc(ptr, size);
     recorder_resized(size, now);
     return now;
 }
 
-RECORDER_API void *reallocarray(void *block, size_t count, size_t size)
+RECORDER_API void *reallocarray(void *ptr, size_t nmemb, size_t size)
 {
     size_t bytes;
-    if (!__builtin_mul_overflow(count, size, &bytes))
-        return realloc(block, bytes);
+    if (!__builtin_mul_overflow(nmemb, size, &bytes))
+        return realloc(ptr, bytes);
     errno = ENOMEM;
     return NULL;
 }
@@ -489,7 +493,7 @@ RECORDER_API void *aligned_alloc(size_t alignment, size_t size)
     return memalign(alignment, size);
 }
 
-RECORDER_API int posix_memalign(void **block, size_t alignment, size_t size)
+RECORDER_API int posix_memalign(void **memptr, size_t alignment, size_t size)
 {
     if (alignment % sizeof(void *) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0)
         return EINVAL;
@@ -498,7 +502,7 @@ RECORDER_API int posix_memalign(void **block, size_t alignment, size_t size)
     errno = saved;
     if (made == NULL)
         return ENOMEM;
-    *block = made;
+    *memptr = made;
     return 0;
 }
 
