@@ -20,6 +20,11 @@ int hak_find_executable_error(const char *path);
  * A new string, or NULL with errno set: ENOENT, EACCES, EISDIR or what else the system said. */
 char *hak_find_program(const char *name, const char *search_path);
 
+/* A new string, since the program may change its directory before it opens a file or starts others;
+ * NULL with errno set: its directory is not there. Links within the last part stay: they are there
+ * so that the file behind them can be replaced. */
+char *hak_find_absolute(const char *path);
+
 /* PATH, or what execvp(3) takes in its place where it is not set. */
 const char *hak_find_search_path(void);
 
@@ -35,6 +40,9 @@ struct hak_library {
     char *problem;      /* NULL: it can be used. Else a sentence without a full stop */
     const char *hint;   /* what to do about the problem */
 };
+
+/* LD_PRELOAD is a list without quoting, in which $ORIGIN and the like are replaced. */
+bool hak_library_can_be_named(const char *path);
 
 #define HAK_LIBRARY_DEFAULT "libhakmem.so"
 #define HAK_LIBRARY_HARDENED "libhakmem-hardened.so"

@@ -33,9 +33,7 @@
 static const char library_hint_give[] =
     "give the path of libhakmem.so with --lib or in the environment variable HAKMEM_LIBRARY";
 
-/* Absolute, since the program may change its directory before it starts others. Links within the
- * last part stay: they are there so that the file behind them can be replaced. */
-static char *library_absolute(const char *path)
+char *hak_find_absolute(const char *path)
 {
     char *directory = hak_dirname(path);
     char *real = realpath(directory, NULL);
@@ -60,7 +58,7 @@ static bool library_try_directory(struct hak_library *library, const char *direc
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (library->path == NULL && access(names[i], F_OK) == 0)
-            library->path = library_absolute(names[i]);
+            library->path = hak_find_absolute(names[i]);
         free(names[i]);
     }
     return library->path != NULL;
@@ -92,10 +90,14 @@ static void library_refuse(struct hak_library *library, const char *hint, char *
     library->hint = hint;
 }
 
-/* LD_PRELOAD is a list without quoting, in which $ORIGIN and the like are replaced. */
+bool hak_library_can_be_named(const char *path)
+{
+    return strpbrk(path, ": $") == NULL;
+}
+
 static bool library_path_fits(struct hak_library *library)
 {
-    if (strpbrk(library->path, ": $") == NULL)
+    if (hak_library_can_be_named(library->path))
         return true;
     library_refuse(
         library,
@@ -163,7 +165,7 @@ void hak_library_find(struct hak_library *library, const char *given, const char
         library_refuse(library, "check --lib and the environment variable HAKMEM_LIBRARY",
                        hak_format("the library %s cannot be opened: %s", given, strerror(errno)));
     } else {
-        library->path = library_absolute(given);
+        library->path = hak_find_absolute(given);
     }
     if (library->problem != NULL)
         return;

@@ -78,19 +78,14 @@ static void record_parse(struct record *record, int argc, char **argv)
     record->command = argv + i;
 }
 
-/* Absolute, since the program may change its directory. */
 static char *record_output(const char *output)
 {
-    char *directory = hak_dirname(output);
-    char *real = realpath(directory, NULL);
-    if (real == NULL)
-        hak_die(HAK_EXIT_FAILED, "record: %s cannot be written: %s: %s", output, directory,
-                strerror(errno));
-    char *path = hak_format("%s/%s", strcmp(real, "/") == 0 ? "" : real, hak_basename(output));
-    if (access(real, W_OK) < 0 || (access(path, F_OK) == 0 && access(path, W_OK) < 0))
+    char *path = hak_find_absolute(output);
+    char *directory = hak_dirname(path == NULL ? output : path);
+    if (access(directory, W_OK) < 0 || path == NULL ||
+        (access(path, F_OK) == 0 && access(path, W_OK) < 0))
         hak_die(HAK_EXIT_FAILED, "record: %s cannot be written: %s", output, strerror(errno));
     free(directory);
-    free(real);
     return path;
 }
 

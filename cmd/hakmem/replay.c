@@ -76,6 +76,9 @@ void hak_replay_help(void)
 static const char *const replay_options[] = {"--lib",    "--only", "--rounds", "--touch",
                                              "--window", "--json", "--help"};
 
+/* By enum hak_replay_touch. */
+static const char *const replay_touches[] = {"none", "pages", "all"};
+
 static uint64_t replay_number(const char *option, const char *text, uint64_t least, uint64_t most)
 {
     char *end = NULL;
@@ -107,7 +110,7 @@ static void replay_add_library(struct replay *r, const char *text)
     if (path == NULL)
         hak_die(HAK_EXIT_USAGE, "replay: the library %s cannot be opened: %s", equals + 1,
                 strerror(errno));
-    if (strpbrk(path, ": $") != NULL)
+    if (!hak_library_can_be_named(path))
         hak_die(HAK_EXIT_USAGE,
                 "replay: %s has a space, a colon or a dollar sign in its path, which LD_PRELOAD "
                 "cannot express",
@@ -117,9 +120,8 @@ static void replay_add_library(struct replay *r, const char *text)
 
 static enum hak_replay_touch replay_touch(const char *text)
 {
-    static const char *const words[] = {"none", "pages", "all"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(text, words[i]) == 0)
+    for (size_t i = 0; i < sizeof replay_touches / sizeof *replay_touches; i++)
+        if (strcmp(text, replay_touches[i]) == 0)
             return (enum hak_replay_touch)i;
     hak_die(HAK_EXIT_USAGE, "replay: --touch needs none, pages or all, not '%s'", text);
 }
@@ -217,11 +219,7 @@ static void replay_choose(struct replay *r)
     replay_check_only(r);
     if (replay_wants(r, "hakmem")) {
         struct hak_library library;
-        hak_library_find(&library, NULL, HAK_LIBRARY_DEFAULT);
-        if (library.problem != NULL) {
-            hak_say("%s", library.problem);
-            hak_die(HAK_EXIT_FAILED, "hint: %s", library.hint);
-        }
+        hak_takeover_find_library(&library, NULL, HAK_LIBRARY_DEFAULT);
         replay_add(&chosen, hak_format("hakmem"), hak_format("%s", library.path));
         hak_library_close(&library);
     }
@@ -477,14 +475,13 @@ static void replay_json_run(struct hak_json *j, const struct replay_allocator *a
 
 static void replay_print_json(const struct replay *r)
 {
-    static const char *const touches[] = {"none", "pages", "all"};
     struct hak_json j = {.out = stdout};
     hak_json_open(&j, NULL, '{');
     hak_json_number(&j, "schema_version", 1);
     replay_json_trace(&j, r);
     hak_json_number(&j, "rounds", r->rounds);
     hak_json_number(&j, "window", r->window);
-    hak_json_string(&j, "touch", touches[r->touch]);
+    hak_json_string(&j, "touch", replay_touches[r->touch]);
     replay_json_samples(&j, "sample_live_bytes", r->plan->sample_live_bytes);
     replay_json_samples(&j, "sample_us", r->plan->sample_us);
     hak_json_open(&j, "allocators", '[');

@@ -234,6 +234,7 @@ static void work_thread_run(struct work_thread *self)
         uint64_t size = first >> HAK_PLAN_SIZE_SHIFT;
         if (size == HAK_PLAN_SIZE_FOLLOWS)
             size = *word++;
+        uint64_t touched = UINT64_MAX; /* at most */
         char *block = NULL;
         switch ((enum hak_plan_what)(first & ((1U << HAK_PLAN_WHAT_BITS) - 1))) {
         case HAK_PLAN_MALLOC:
@@ -241,6 +242,8 @@ static void work_thread_run(struct work_thread *self)
             break;
         case HAK_PLAN_CALLOC:
             block = calloc(1, size);
+            if (size > WORK_CALLOC_TOUCHED)
+                touched = 1;
             break;
         case HAK_PLAN_ALIGNED:
             if (posix_memalign((void **)&block, *word < sizeof(void *) ? sizeof(void *) : *word,
@@ -262,11 +265,7 @@ static void work_thread_run(struct work_thread *self)
             continue;
         }
         if (block != NULL)
-            work_touch(block, size,
-                       (first & ((1U << HAK_PLAN_WHAT_BITS) - 1)) == HAK_PLAN_CALLOC &&
-                               size > WORK_CALLOC_TOUCHED
-                           ? 1
-                           : UINT64_MAX);
+            work_touch(block, size, touched);
         work_put(place, block);
     }
     work_end(self);

@@ -40,20 +40,20 @@ static char *takeover_find_command(const char *name)
     }
 }
 
-static void takeover_find_library(struct hak_takeover *t)
+void hak_takeover_find_library(struct hak_library *library, const char *given, const char *name)
 {
-    hak_library_find(&t->library, t->given, t->name);
-    if (t->library.problem == NULL)
+    hak_library_find(library, given, name);
+    if (library->problem == NULL)
         return;
-    hak_say("%s", t->library.problem);
-    hak_die(HAK_EXIT_FAILED, "hint: %s", t->library.hint);
+    hak_say("%s", library->problem);
+    hak_die(HAK_EXIT_FAILED, "hint: %s", library->hint);
 }
 
 void hak_takeover_prepare(struct hak_takeover *t)
 {
     t->path = takeover_find_command(t->command[0]);
     hak_script_follow(&t->start, t->path);
-    takeover_find_library(t);
+    hak_takeover_find_library(&t->library, t->given, t->name);
     t->preload = hak_preload_value(t->library.path, getenv("LD_PRELOAD"), &t->kept);
     t->target = (struct hak_target){.command = t->path,
                                     .program = t->start.program,

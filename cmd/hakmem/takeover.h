@@ -32,6 +32,8 @@ void hak_takeover_prepare(struct hak_takeover *takeover);
 _Noreturn void hak_takeover_start(const struct hak_takeover *takeover);
 void hak_takeover_free(struct hak_takeover *takeover);
 
+/* As hak_library_find, or ends the command with the problem and what to do about it. */
+void hak_takeover_find_library(struct hak_library *library, const char *given, const char *name);
 /* Sets a variable of the environment, or ends the command. */
 void hak_takeover_set(const char *name, const char *value);
 /* Ends the command with the status: the option is not among those of `command` ("run"). */

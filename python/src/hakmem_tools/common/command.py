@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ def find() -> str:
     return found
 
 
-def environment() -> dict[str, str]:
-    """The environment without what would preload an allocator into the command too."""
-    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without what would preload an allocator into the command too, and more."""
+    kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return kept | dict(more or {})
 
 
 def explain(stderr: str, what: str) -> str:
@@ -44,8 +46,13 @@ def explain(stderr: str, what: str) -> str:
     return "; ".join(parts) or f"{what} failed and did not say why"
 
 
-def run(*arguments: str, more_seconds: float = 0) -> str:
-    """Runs the command and returns what it printed; a failure is a ToolError in its own words."""
+def run(
+    *arguments: str, more_seconds: float = 0, variables: Mapping[str, str] | None = None
+) -> str:
+    """Runs the command and returns what it printed; a failure is a ToolError in its own words.
+
+    `variables` are set in its environment beside what is there.
+    """
     seconds = SECONDS + more_seconds
     try:
         done = subprocess.run(
@@ -57,7 +64,7 @@ def run(*arguments: str, more_seconds: float = 0) -> str:
             errors="replace",
             check=False,
             timeout=seconds,
-            env=environment(),
+            env=environment(variables),
         )
     except subprocess.TimeoutExpired:
         what = " ".join(["hakmem", *arguments])

@@ -8,7 +8,6 @@ was recorded.
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,15 +65,8 @@ def parse(text: str) -> Cost:
 def repeat(trace: Path, policy: str, touch: str) -> Cost:
     """Repeats a trace under hakmem with a policy file; "off": with the defaults."""
     words = ["replay", "--json", "--rounds=1", "--only=hakmem", f"--touch={touch}", str(trace)]
-    before = os.environ.get("HAKMEM_POLICY")
-    os.environ["HAKMEM_POLICY"] = policy
-    try:
-        return parse(command.run(*words, more_seconds=REPLAY_SECONDS))
-    finally:
-        if before is None:
-            del os.environ["HAKMEM_POLICY"]
-        else:
-            os.environ["HAKMEM_POLICY"] = before
+    variables = {"HAKMEM_POLICY": policy}
+    return parse(command.run(*words, more_seconds=REPLAY_SECONDS, variables=variables))
 
 
 def add_run(arm: Arm, cost: Cost, base: Cost) -> None:
