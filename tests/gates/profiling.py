@@ -6,9 +6,10 @@
 Cachegrind counts real programs under the library without the profile and with it (HAKMEM_PROF=1, a sample for each
 512 KiB): python3 with all its objects from malloc, sqlite3, and the compiler proper. The profile may cost one in a
 hundred, and beside that a fixed number of instructions for its start and for writing it at the end. `--size` multiplies
-the work: docs/profiling.md has the figures of size 10.
+the work (docs/profiling.md).
 
-The times of samples are random, so the figures differ a little from run to run: less than a tenth of the limit.
+The times of samples are random, so the figures differ a little from run to run: less than a tenth of the limit. Each
+program allocates enough for fifteen samples and more, as with three one run in twenty has none.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -41,7 +42,7 @@ for k in range(SIZE):
 
 SQL = """
 create table t(a integer primary key, b text, c real);
-with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000 * SIZE)
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 30000 * SIZE)
 insert into t select i, 'row ' || (i * 7919 % 1000), i * 0.5 from n;
 create index ti on t(b);
 select count(*), sum(c) from t where b like 'row 1%';
