@@ -44,6 +44,7 @@ struct plan_maker {
     struct plan_lane *lane;
     uint32_t lanes;
     uint32_t last_thread;
+    uint64_t last_begin; /* the event with which a thread began last */
     unsigned char *handed_on; /* a bit for each block that another thread releases */
     size_t handed_on_bytes;
     uint32_t blocks;
@@ -314,11 +315,14 @@ static bool plan_lane_begin(struct plan_maker *m, uint32_t thread)
     if (first) {
         lane->has_begun = true;
         lane->first_event = m->event;
+        m->last_begin = m->event;
         if (thread >= m->plan.threads)
             m->plan.threads = thread + 1;
     }
-    if (m->writes &&
-        (first || (thread != m->last_thread && m->event - lane->last_turn >= m->plan.window / 8))) {
+    bool is_far = m->event - lane->last_turn >= m->plan.window / 8;
+    bool is_due = m->last_begin > lane->last_turn; /* it may want a block of a thread that somebody
+                                                      has to begin first */
+    if (m->writes && (first || (thread != m->last_thread && (is_far || is_due)))) {
         lane->last_turn = m->event;
         plan_write(lane, HAK_PLAN_TURN, 0, 0);
         plan_put(lane, m->event);
@@ -413,7 +417,7 @@ static void plan_again(struct plan_maker *m, uint64_t window)
     m->lanes = 0;
     m->writes = true;
     m->blocks = 0;
-    m->event = m->live_bytes = m->live_blocks = 0;
+    m->event = m->last_begin = m->live_bytes = m->live_blocks = 0;
     m->plan = (struct hak_plan){.window = window,
                                 .most_live_bytes = m->plan.most_live_bytes,
                                 .most_live_blocks = m->plan.most_live_blocks};

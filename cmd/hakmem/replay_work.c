@@ -32,7 +32,7 @@ struct work_thread {
     const struct hak_plan_thread *plan;
     pthread_t id;
     _Atomic uint64_t event; /* it has done all that comes before; UINT64_MAX: it has ended */
-    uint64_t limit;         /* it need not wait before this event */
+    uint64_t limit;         /* up to this event it need neither wait nor begin a thread */
     uint32_t running_at;    /* its index among those that run */
     uint32_t next_ended;    /* in the list of those that nobody has joined yet; 0: the last */
 };
@@ -80,26 +80,30 @@ static void work_begin_thread(uint32_t number)
         hak_die(HAK_EXIT_FAILED, "replay: thread %u of the trace cannot be started", number);
 }
 
+/* With which the next thread begins; UINT64_MAX: all have. With the lock held. */
+static uint64_t work_next_begin(void)
+{
+    return work.begun < work.plan->threads ? work.thread[work.begun].plan->first_event : UINT64_MAX;
+}
+
 /* The first event that is not done, of all threads but `self`; those that have not begun count.
  * With the lock held. */
 static uint64_t work_others(const struct work_thread *self)
 {
-    uint64_t first = UINT64_MAX;
+    uint64_t first = work_next_begin();
     for (uint32_t i = 0; i < work.running_count; i++) {
         const struct work_thread *t = &work.thread[work.running[i]];
         uint64_t event = atomic_load(&t->event);
         if (t != self && event < first)
             first = event;
     }
-    if (work.begun < work.plan->threads && work.thread[work.begun].plan->first_event < first)
-        first = work.thread[work.begun].plan->first_event;
     return first;
 }
 
 /* Begins the threads whose first event comes before this one. With the lock held. */
 static void work_begin_due(uint64_t event)
 {
-    while (work.begun < work.plan->threads && work.thread[work.begun].plan->first_event <= event)
+    while (work_next_begin() <= event)
         work_begin_thread(work.begun++);
 }
 
@@ -118,7 +122,9 @@ static void work_wait(struct work_thread *self, uint64_t event)
         others = work_others(self);
     }
     atomic_fetch_sub(&work.waiting, 1);
-    self->limit = others > UINT64_MAX - work.plan->window ? others : others + work.plan->window;
+    uint64_t near = others > UINT64_MAX - work.plan->window ? others : others + work.plan->window;
+    uint64_t next = work_next_begin();
+    self->limit = next <= near ? next - 1 : near;
 }
 
 /* This thread has done all before the event, and may wait before it goes on. */
@@ -283,8 +289,8 @@ static void work_finish(void)
     (void)pthread_mutex_lock(&work.lock);
     atomic_fetch_add(&work.waiting, 1); /* as in work_wait */
     while (work.begun < work.plan->threads || work.running_count > 0) {
-        if (work.begun < work.plan->threads &&
-            work.thread[work.begun].plan->first_event <= work_others(NULL))
+        uint64_t next = work_next_begin();
+        if (next != UINT64_MAX && next <= work_others(NULL))
             work_begin_thread(work.begun++);
         else
             (void)pthread_cond_wait(&work.moved, &work.lock);

@@ -40,6 +40,10 @@ static void *release_one(void *block)
     free(block);
     return NULL;
 }
+static void *allocate_one(void *argument)
+{
+    return malloc((size_t)argument);
+}
 static void *allocate_for_ever(void *argument)
 {
     for (;;)
@@ -95,6 +99,14 @@ int main(int argc, char **argv)
             pthread_create(&thread, NULL, release_one, malloc(50));
             pthread_join(thread, NULL);
         }
+    } else if (strcmp(mode, "given") == 0) {
+        for (int i = 0; i < 50; i++) {
+            pthread_t thread;
+            void *block;
+            pthread_create(&thread, NULL, allocate_one, (void *)100);
+            pthread_join(thread, &block);
+            free(block);
+        }
     } else if (strcmp(mode, "wait") == 0) {
         allocate(100000, 200);
         write(1, "x", 1);
@@ -140,6 +152,35 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+
+
+def varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def write_random_trace(path: Path, chance: random.Random) -> int:
+    """Threads that begin at any time and release each other's blocks; returns how many releases."""
+    threads, begun, at, frees = chance.randrange(1, 40), 1, 0, 0
+    late = chance.choice((0.01, 0.2))
+    data, live = bytearray(b"hakmem-trace 1\n".ljust(HEADER_BYTES, b"\0")), [0]
+    for i in range(1, chance.randrange(2, 3000)):
+        if i > 1 and chance.random() < 0.3:
+            thread = begun if begun < threads and chance.random() < late else chance.randrange(begun)
+            begun = max(begun, thread + 1)
+            data += b"\x07" + varint(thread)
+        if chance.random() < 0.5 and live[1:]:
+            block = live.pop(chance.choice((1, -1, chance.randrange(1, len(live)))))
+            data += b"\x04"
+            frees += 1
+        else:
+            block = i
+            live.append(block)
+            data += bytes([1 | 16 << 3]) + varint(0)  # 16 bytes
+        data += varint((block - at) * 2 if block >= at else (at - block) * 2 - 1)
+        at = block
+    path.write_bytes(data)
+    return frees
 
 
 class ReplayCase(CommandCase):
@@ -275,6 +316,24 @@ class Replay(ReplayCase):
     def test_hundreds_of_threads(self) -> None:
         told = self.replay(self.record("many"), "--touch", "none")
         self.assertTrue(told["runs"][0]["is_done"])
+
+    def test_blocks_of_threads_that_begin_later(self) -> None:
+        """Whoever waits for such a block has to begin the thread that allocates it."""
+        for window in ("0", "1", "1000", "1000000"):
+            told = self.replay(self.record("given"), "--window", window)
+            self.assertTrue(told["runs"][0]["is_done"])
+            self.assertEqual(told["trace"]["threads"], 51)
+
+    def test_threads_that_hand_blocks_on_at_random(self) -> None:
+        for seed in range(60):
+            chance = random.Random(seed)
+            trace = self.folder / "random.trace"
+            frees = write_random_trace(trace, chance)
+            window = chance.choice(("0", "1", "7", "50", "1000", "100000"))
+            with self.subTest(seed=seed, window=window):
+                told = self.replay(trace, "--window", window, "--touch", "none")
+                self.assertTrue(told["runs"][0]["is_done"])
+                self.assertEqual(told["trace"]["frees"], frees)
 
     @unittest.skipIf(SANITIZED, "a sanitizer's threads leave something")
     def test_threads_that_have_ended_leave_nothing(self) -> None:
