@@ -44,7 +44,7 @@ struct plan_maker {
     struct plan_lane *lane;
     uint32_t lanes;
     uint32_t last_thread;
-    uint64_t last_begin; /* the event with which a thread began last */
+    uint64_t last_begin;      /* the event with which a thread began last */
     unsigned char *handed_on; /* a bit for each block that another thread releases */
     size_t handed_on_bytes;
     uint32_t blocks;
