@@ -165,6 +165,7 @@ EXAMPLES: dict[str, Callable[[int], str]] = {
     "map-help": lambda _: hakmem("map", "--help"),
     "gdb-whereis": gdb("hakmem whereis live", "hakmem whereis in_bin", "hakmem whereis (char *) in_large + 5000"),
     "gdb-heap": gdb("hakmem heap"),
+    "timeline-help": lambda _: hakmem("timeline", "--help"),
     "prof-top": prof("top"),
     "prof-pprof": pprof,
     "prof-leaks": leaks,

@@ -77,7 +77,7 @@ _hakmem_process() {
         -o | --output | --load | --root) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --view) _hakmem_offer 'classes threads sites stages memory locks' ;;
         --by) _hakmem_offer 'class fill age owner' ;;
-        -d | --delay | -n | --iterations | --limit | --sort) ;;
+        -d | --delay | -n | --iterations | --limit | --sort | --interval | --for) ;;
         *)
             if [[ $current == -* ]]; then
                 _hakmem_offer "$1"
@@ -134,6 +134,7 @@ _hakmem() {
                 mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
             fi
             ;;
+        timeline) _hakmem_process '--output --interval --for --help' files ;;
         top) _hakmem_process '--delay --batch --iterations --once --view --sort --help' ;;
         map) _hakmem_process '--png --html --json --output --by --limit --load --help' files ;;
         version) ;;

@@ -8,6 +8,8 @@ import stat as modes
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(__file__).resolve().parent / "data"
 
@@ -36,3 +38,11 @@ def with_command(program: Path, **more: str) -> dict[str, str]:
     """An environment in which the tools use it."""
     source = str(ROOT / "python" / "src")
     return {**os.environ, "HAKMEM_COMMAND": str(program), "PYTHONPATH": source, **more}
+
+
+def built(name: str) -> Path:
+    """A file of the release build."""
+    folder = Path(os.environ.get("TEST_HAKMEM_BUILD", ROOT / "build" / "release"))
+    if not (folder / name).exists():
+        pytest.skip(f"{folder / name} is not built")
+    return folder / name

@@ -2,7 +2,6 @@
 """`hakmem tune`: every arm and the defaults are replayed in turns, and the evidence says what they cost."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from hakmem_tools.policy import model
 from hakmem_tools.policy.model import PPM, Arm, Policy
 from hakmem_tools.tune import search
 from hakmem_tools.tune.search import Cost
-from support import ROOT, fake_command, with_command
+from support import built, fake_command, with_command
 
 # Answers as `hakmem replay` does; with the arm in CHEAP as its policy it takes a tenth less of the program's second.
 REPLAY = """
@@ -115,14 +114,6 @@ def test_another_version_of_the_command_is_refused(tmp_path: Path) -> None:
     assert "another version" in done.stderr
     with pytest.raises(ToolError):
         search.parse("{}")
-
-
-def built(name: str) -> Path:
-    """A file of the release build."""
-    folder = Path(os.environ.get("TEST_HAKMEM_BUILD", ROOT / "build" / "release"))
-    if not (folder / name).exists():
-        pytest.skip(f"{folder / name} is not built")
-    return folder / name
 
 
 def test_a_real_trace(tmp_path: Path) -> None:
