@@ -282,21 +282,32 @@ static bool pool_try_retired(unsigned count, size_t *slot, bool *zero)
     return true;
 }
 
-bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
+bool hak_pool_try_empty(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
 {
-    enum hak_stage stage = HAK_STAGE_WARM;
     bool dense = label & HAK_POOL_DENSE;
     label &= ~HAK_POOL_DENSE;
+    enum hak_stage stage = HAK_STAGE_WARM;
     if (!pool_try_hint(count, align, label, slot, zero)) {
-        if (pool_try_empty(count, align, dense, slot, zero) ||
-            pool_try_empty(count, align, !dense, slot, zero))
-            stage = HAK_STAGE_EMPTY;
-        else if (hak_pool_try_free(count, align, dense, label, slot, zero))
-            stage = HAK_STAGE_UNUSED;
-        else if (pool_try_retired(count, slot, zero))
-            stage = HAK_STAGE_RETIRED;
-        else
+        if (!pool_try_empty(count, align, dense, slot, zero) &&
+            !pool_try_empty(count, align, !dense, slot, zero))
             return false;
+        stage = HAK_STAGE_EMPTY;
+    }
+    pool_hit(stage, label, count, *slot);
+    return true;
+}
+
+bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero)
+{
+    if (hak_pool_try_empty(count, align, label, slot, zero))
+        return true;
+    bool dense = label & HAK_POOL_DENSE;
+    label &= ~HAK_POOL_DENSE;
+    enum hak_stage stage = HAK_STAGE_UNUSED;
+    if (!hak_pool_try_free(count, align, dense, label, slot, zero)) {
+        if (!pool_try_retired(count, slot, zero))
+            return false;
+        stage = HAK_STAGE_RETIRED;
     }
     pool_hit(stage, label, count, *slot);
     return true;

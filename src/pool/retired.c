@@ -77,6 +77,11 @@ void hak_pool_count_waiting(ptrdiff_t slots)
     hak_add_relaxed(&hak_pool.waiting_now, (size_t)slots);
 }
 
+bool hak_pool_has_waiting(void)
+{
+    return (ptrdiff_t)hak_load_relaxed(&hak_pool.waiting_now) > 0;
+}
+
 /* Superslabs that may be kept, prewarmed ones on top of what was configured. */
 static size_t kept_most(void)
 {

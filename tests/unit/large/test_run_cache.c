@@ -262,6 +262,29 @@ static void waiting_runs_go_back_before_memory_is_refused(void **state)
     assert_non_null(hak_large_alloc(2 * MIB, 1, &(bool){false}));
 }
 
+static bool acquires_touched_memory(unsigned slots, unsigned label)
+{
+    size_t slot;
+    bool zero = true;
+    assert_true(hak_large_try_acquire_any(slots, 1, label, &slot, &zero));
+    return !zero;
+}
+
+static void waiting_runs_go_back_before_memory_is_taken_that_nobody_has_touched(void **state)
+{
+    (void)state;
+    start();
+    come_and_go(3, 500 * KIB);
+    assert_int_equal(cached_bytes(), 24 * HAK_SLOT_BYTES);
+    assert_true(acquires_touched_memory(1, 5));
+    assert_int_equal(cached_bytes(), 0);
+    come_and_go(2, 500 * KIB); /* in EMPTY slots, of which some are left: these wait on */
+    assert_true(acquires_touched_memory(1, 6));
+    assert_int_equal(cached_bytes(), 16 * HAK_SLOT_BYTES);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_EMPTY, 5), 1);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_EMPTY, 6), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_freed_run_serves_the_next_request_without_the_pool),
     cmocka_unit_test(a_second_free_is_refused_while_the_run_waits),
@@ -275,5 +298,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lengths_that_nobody_asked_for_since_the_last_tick_do_not_wait),
     cmocka_unit_test(runs_that_nobody_takes_between_two_ticks_go_back),
     cmocka_unit_test(waiting_runs_go_back_before_memory_is_refused),
+    cmocka_unit_test(waiting_runs_go_back_before_memory_is_taken_that_nobody_has_touched),
 };
 UNIT_MAIN(tests)
