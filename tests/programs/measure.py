@@ -20,7 +20,7 @@ import re
 import resource
 import statistics
 import sys
-import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import report
@@ -28,7 +28,7 @@ import stage
 from cases import CASES
 from others import add_libraries, libraries_of
 from run import missing_programs, play
-from stage import Case, StageError, begin_plays
+from stage import Case, StageError, begin_plays, scratch_folder
 
 WITHOUT = "glibc"
 LEAST_SECONDS = 0.02
@@ -42,9 +42,7 @@ def cpu_seconds() -> float:
 
 def cost_of(case: Case, library: Path | None) -> tuple[float, float] | None:
     """Seconds and kB of one play; None: it failed."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-programs-") as name:
-        scratch = Path(name).resolve()
-        scratch.chmod(0o755)  # for servers that run as somebody else
+    with scratch_folder() as scratch:
         before = cpu_seconds()
         try:
             usage = play(case, scratch / "work", library, True)[1]
@@ -80,6 +78,26 @@ def ratio(cost: float, least: float) -> str:
     return f"{cost / least:.2f}" if least > 0 else ""
 
 
+Costs = Mapping[str, tuple[float, ...]]
+"""What something took under each library."""
+
+
+def mean_table(
+    rows: Sequence[tuple[str, int, Sequence[Costs]]], names: list[str], base: str
+) -> list[str]:
+    """Geometric means relative to one library; a row: its heading, which of the costs, and whose."""
+    out = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for heading, of, programs in rows:
+        values = [
+            statistics.geometric_mean(costs[name][of] / costs[base][of] for costs in programs)
+            if programs
+            else 0.0
+            for name in names
+        ]
+        out.append(f"| {heading} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
+    return out
+
+
 def means(found: dict[str, dict[str, tuple[float, float]]], names: list[str]) -> list[str]:
     """Geometric means over the programs that went well under all."""
     whole = [costs for costs in found.values() if set(names) <= set(costs)]
@@ -88,16 +106,8 @@ def means(found: dict[str, dict[str, tuple[float, float]]], names: list[str]) ->
         f"Geometric means, relative to {WITHOUT}: time over the {len(timed)} programs that take "
         f"{LEAST_SECONDS * 1000:.0f} ms or more and ended well under all, memory over the {len(whole)} that did."
     )
-    out = [head, "", "| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
-    for row, of, programs in (("processor time", 0, timed), ("peak RSS", 1, whole)):
-        values = [
-            statistics.geometric_mean(costs[name][of] / costs[WITHOUT][of] for costs in programs)
-            if programs
-            else 0.0
-            for name in names
-        ]
-        out.append(f"| {row} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
-    return out
+    rows = (("processor time", 0, timed), ("peak RSS", 1, whole))
+    return [head, "", *mean_table(rows, names, WITHOUT)]
 
 
 def machine() -> str:

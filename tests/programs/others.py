@@ -15,14 +15,13 @@ for each library, and never leaves anything behind.
 import argparse
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import report
 import stage
 from cases import CASES
 from run import compare, missing_programs, play
-from stage import Case, StageError, begin_plays
+from stage import Case, StageError, begin_plays, scratch_folder
 
 SAME = "the same"
 # What is behind the cases that came out differently so far.
@@ -58,9 +57,7 @@ def play_under(case: Case, scratch: Path, library: Path, without: str) -> str:
 
 def play_case(case: Case, libraries: dict[str, Path]) -> dict[str, str] | None:
     """Under each library; None: not even without one."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-programs-") as name:
-        scratch = Path(name).resolve()
-        scratch.chmod(0o755)  # for servers that run as somebody else
+    with scratch_folder() as scratch:
         try:
             without = play(case, scratch / "work", None, False)[0]
         except StageError as error:
@@ -109,11 +106,16 @@ def page(found: dict[str, dict[str, str]], libraries: dict[str, Path], left_out:
     return "\n".join(out) + "\n"
 
 
-def add_libraries(parser: argparse.ArgumentParser) -> None:
+def add_libraries(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """What to play, under what, and where to write it."""
     parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
     parser.add_argument(
-        "--lib", action="append", required=True, metavar="NAME=FILE", help="a library to preload"
+        "--lib",
+        action="append",
+        default=[],
+        required=required,
+        metavar="NAME=FILE",
+        help="a library to preload",
     )
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the table as Markdown")
 

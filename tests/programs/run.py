@@ -20,14 +20,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import report
 from cases import CASES
 from report import FAILED, PASSED, SKIPPED, Outcome
-from stage import Case, Stage, StageError, Step, Usage, begin_plays
+from stage import Case, Stage, StageError, Step, Usage, begin_plays, scratch_folder
 
 SETUP = {False: "tools/setup-test.sh", True: "tools/setup-programs.sh"}
 
@@ -73,9 +72,7 @@ def compare(case: Case, without: str, under: str) -> None:
 
 def play_case(case: Case, library: Path, measured: bool, outcome: Outcome) -> None:
     """Plays a case twice and takes note of how far it came."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-programs-") as name:
-        scratch = Path(name).resolve()
-        scratch.chmod(0o755)  # for servers that run as somebody else
+    with scratch_folder() as scratch:
         check_malloc_is_ours(case, scratch, library)
         outcome.taken_over = True
         begin = time.monotonic()

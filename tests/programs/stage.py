@@ -12,7 +12,9 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,6 +101,15 @@ def begin_plays() -> None:
     os.environ.pop("LD_PRELOAD", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """An empty folder for stages, which goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-programs-") as name:
+        scratch = Path(name).resolve()
+        scratch.chmod(0o755)  # for servers that run as somebody else
+        yield scratch
 
 
 class Stage:
