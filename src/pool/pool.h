@@ -131,7 +131,7 @@ int hak_pool_acquire_any(unsigned count, unsigned align, unsigned label, size_t 
  * Returns 0 or an errno. */
 int hak_pool_acquire_apart(size_t *slot);
 
-/* Its first stages: slots that became EMPTY, of which pages are in memory. */
+/* The stages of hak_pool_acquire_any that take EMPTY slots, of which pages are in memory. */
 bool hak_pool_try_empty(unsigned count, unsigned align, unsigned label, size_t *slot, bool *zero);
 
 /* hak_pool_acquire_any without the last stage: nothing is mapped. */
@@ -210,7 +210,7 @@ void hak_whole_moved_away(const struct hak_whole *w);
 /* So many slots more (or fewer) are nobody's, though they are in use to the pool: how much is kept
  * depends on the others. */
 void hak_pool_count_waiting(ptrdiff_t slots);
-bool hak_pool_has_waiting(void);
+bool hak_pool_has_waiting(void); /* any, as far as it was told */
 
 /* Slow paths call it now and then: what has been kept for too long goes back to the system. */
 void hak_pool_tick_any(void);
