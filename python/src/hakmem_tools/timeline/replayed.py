@@ -7,6 +7,7 @@ Who uses it: cli.
 
 import statistics
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from hakmem_tools.common.errors import USAGE, ToolError
@@ -92,7 +93,7 @@ def times(replay: Replay) -> tuple[list[float], bool]:
     """When each sample was, and whether the file says so: those of one time are spread to the next."""
     count = len(replay.us)
     end = max(int(replay.trace.get("recorded_us", 0)), *replay.us, 0) if count else 0
-    us = [max(replay.us[: i + 1]) for i in range(count)]
+    us = list(accumulate(replay.us, max))  # it never goes back
     if not us or end <= us[0]:
         return [(i + 1) * replay.trace["events"] / count for i in range(count)], False
     begins = [i for i in range(count) if i == 0 or us[i] > us[i - 1]]
