@@ -21,8 +21,9 @@ struct count {
     struct hak_survey *survey;
     struct hak_remote *remote;
     uint64_t base;
-    uint64_t words; /* hardened: address of the word of the window's first byte; 0: none */
-    uint32_t *word; /* of the slab that is looked at */
+    bool hardened;
+    uint64_t words[HAK_WORD_SHIFTS];  /* addresses of hak_space.words */
+    uint32_t *word;                   /* of the slab that is looked at */
     uint32_t slack_left[HAK_CLASSES]; /* of a byte, from the blocks before */
 };
 
@@ -114,7 +115,7 @@ static enum hak_block_state count_state(struct count *c, const struct hak_slab_s
         c->slack_left[s->cls] = parts & ((1u << HAK_SLACK_SHIFT) - 1);
         return HAK_BLOCK_LIVE;
     }
-    uint32_t word = c->word[(uint64_t)block * k->size_bytes >> HAK_WORD_SHIFT];
+    uint32_t word = c->word[block];
     *asked_bytes = (word & HARD_LIVE) != 0 && (word & HARD_SIZE_MASK) < k->size_bytes
                        ? word & HARD_SIZE_MASK
                        : k->size_bytes;
@@ -136,14 +137,14 @@ static enum hak_line count_line_of(enum hak_block_state state)
     }
 }
 
-/* The hardened library keeps a word for each place at which a block may begin, with its size. */
+/* The hardened library keeps a word for each block, with its size. */
 static void count_read_words(struct count *c, const struct hak_slab_seen *s)
 {
-    static uint32_t words[SLAB_MOST_BYTES >> HAK_WORD_SHIFT];
-    size_t bytes = s->slots * HAK_SLOT_BYTES >> HAK_WORD_SHIFT << 2;
-    uint64_t at = c->words + (s->first_slot << HAK_SLOT_SHIFT >> HAK_WORD_SHIFT << 2);
-    bool read = c->words != 0 && s->slots <= SLAB_MOST_SLOTS &&
-                hak_remote_read(c->remote, at, words, bytes);
+    static uint32_t words[SLAB_MOST_BYTES >> HAK_WORD_MANY];
+    unsigned shift = hak_class_word_shift(hak_class(s->cls));
+    uint64_t at = c->words[shift - HAK_WORD_MANY] + (s->first_slot << HAK_SLOT_SHIFT >> shift << 2);
+    bool read = c->hardened && s->slots <= SLAB_MOST_SLOTS &&
+                hak_remote_read(c->remote, at, words, s->slots * HAK_SLOT_BYTES >> shift << 2);
     c->word = read ? words : NULL;
 }
 
@@ -362,9 +363,10 @@ void hak_survey_count_pages(struct hak_survey *survey)
     const struct hak_image *image = survey->image;
     struct count c = {
         .survey = survey, .remote = image->remote, .base = hak_load_relaxed(&image->space.base)};
-    if ((image->root.flags & HAK_ROOT_HARDENED) != 0)
-        c.words = (uint64_t)(uintptr_t)hak_load_relaxed(&image->space.words);
-    if (c.words != 0)
+    c.hardened = (image->root.flags & HAK_ROOT_HARDENED) != 0;
+    for (size_t i = 0; i < HAK_WORD_SHIFTS; i++)
+        c.words[i] = (uint64_t)(uintptr_t)hak_load_relaxed(&image->space.words[i]);
+    if (c.hardened)
         survey->slack_basis = HAK_SLACK_EXACT;
     for (size_t i = 0; i < survey->superslab_count; i++)
         count_superslab(&c, &survey->superslabs[i]);

@@ -114,7 +114,7 @@ size_t hak_hard_usable_bytes(const void *p)
         hard_find_word(c, (uintptr_t)p - hak_load_relaxed(&hak_space.base));
     if (at.index >= c->blocks)
         return 0;
-    uint32_t word = hak_load_relaxed(hak_space_word(at.slab_bytes, at.index));
+    uint32_t word = hak_load_relaxed(hak_class_word(c, at.slab_bytes, at.index));
     return word & HARD_LIVE ? word & HARD_SIZE_MASK : 0;
 }
 

@@ -51,7 +51,7 @@ static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void
 {
     struct hard_place_of_word at =
         hard_find_word(c, (uintptr_t)p - hak_load_relaxed(&hak_space.base));
-    return hak_space_word(at.slab_bytes, at.index);
+    return hak_class_word(c, at.slab_bytes, at.index);
 }
 
 #define HARD_LARGE 0xFFu /* in the place of a class */

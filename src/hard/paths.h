@@ -68,7 +68,7 @@ HAK_ALWAYS_INLINE void *paths_malloc(size_t bytes, uint32_t how)
     const struct hak_class *c = paths_class(kind);
     size_t block_bytes = c->size_bytes;
     struct hard_place_of_word at = hard_find_word(c, (uintptr_t)p - front->base);
-    _Atomic(uint32_t) *word = hak_space_word(at.slab_bytes, at.index);
+    _Atomic(uint32_t) *word = hak_class_word(c, at.slab_bytes, at.index);
     /* What is not as usual is found out there. */
     if (HAK_UNLIKELY(!(hak_load_relaxed(word) & HARD_FREED)) ||
         HAK_UNLIKELY(!hard_is_zero(p, block_bytes)))
@@ -191,7 +191,7 @@ HAK_ALWAYS_INLINE bool paths_try_free(void *p, uint32_t claim, const uint32_t *m
     struct hard_place_of_word at = hard_find_word(c, p_bytes);
     if (HAK_UNLIKELY(at.index >= c->blocks))
         return false;
-    _Atomic(uint32_t) *place = hak_space_word(at.slab_bytes, at.index);
+    _Atomic(uint32_t) *place = hak_class_word(c, at.slab_bytes, at.index);
     uint32_t word = hak_load_relaxed(place);
     if (HAK_UNLIKELY((word ^ claim) & *mask))
         return false;

@@ -80,24 +80,40 @@ HAK_ALWAYS_INLINE void hard_vectors_clear(char *p, unsigned count)
         hard_vector_clear(p + i * HARD_VECTOR_BYTES);
 }
 
+HAK_ALWAYS_INLINE hard_vector hard_vector_of_pair(hard_pair v)
+{
+#ifdef __AVX2__
+    return (hard_vector)_mm256_zextsi128_si256((__m128i)v);
+#else
+    return v;
+#endif
+}
+
 /* p and bytes are multiples of 16, bytes > 0. What is no multiple of a turn is looked at in part
  * twice, which takes fewer branches: few of them are foreseen where lengths change. */
 HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
 {
     const char *end = p + bytes;
-    if (bytes < 64)
-        return hard_pair_is_zero(hard_pair_at(p) | hard_pair_at(end - 16) |
-                                 hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
-    if (bytes <= HARD_STEP_BYTES)
-        return hard_vector_is_zero(hard_vectors_at(p, 2) |
-                                   hard_vectors_at(end - 2 * HARD_VECTOR_BYTES, 2));
-    hard_vector any = hard_vectors_at(end - HARD_STEP_BYTES, 4);
-    if (bytes <= 2 * HARD_STEP_BYTES)
-        return hard_vector_is_zero(any | hard_vectors_at(p, 4));
-    end -= 2 * HARD_STEP_BYTES;
-    any |= hard_vectors_at(end, 4);
-    for (; p < end; p += 2 * HARD_STEP_BYTES)
-        any |= hard_vectors_at(p, 8);
+    hard_vector any;
+    if (bytes < 64) {
+        any = hard_vector_of_pair(hard_pair_at(p) | hard_pair_at(end - 16) |
+                                  hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
+    } else {
+        any = hard_vectors_at(end - 2 * HARD_VECTOR_BYTES, 2);
+        if (bytes <= HARD_STEP_BYTES) {
+            any |= hard_vectors_at(p, 2);
+        } else {
+            any |= hard_vectors_at(end - HARD_STEP_BYTES, 2);
+            if (bytes <= 2 * HARD_STEP_BYTES) {
+                any |= hard_vectors_at(p, 4);
+            } else {
+                end -= 2 * HARD_STEP_BYTES;
+                any |= hard_vectors_at(end, 4);
+                for (; p < end; p += 2 * HARD_STEP_BYTES)
+                    any |= hard_vectors_at(p, 8);
+            }
+        }
+    }
     return hard_vector_is_zero(any);
 }
 

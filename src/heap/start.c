@@ -116,6 +116,8 @@ static bool start_process(void)
     if (!done) {
         hak_classes_start();
         done = hak_space_start() == 0 && hak_cache_start() == 0;
+        if (HAK_HARDENED && done)
+            hak_classes_find_words();
         if (done) {
             start_make_key_locked();
             hak_store_release(&start.done,

@@ -36,14 +36,13 @@ _Static_assert(HAK_CLASS_ALIGNED + sizeof aligned / sizeof aligned[0] == HAK_CLA
 
 struct hak_class_tables hak_tables HAK_RARELY_USED; /* not without a heap */
 
-/* Not in the hardened build, where an address is all that the words of a slab's blocks are found
- * by. Nor up to 1 KiB: a page has many blocks there, and who wants 128 bytes aligned to 128 must
- * not get 256. */
+/* Not up to 1 KiB: a page has many blocks there, and who wants 128 bytes aligned to 128 must not
+ * get 256. */
 static void classes_colour(struct hak_class *c)
 {
     size_t slab_bytes = c->slots * HAK_SLOT_BYTES;
     size_t slack = slab_bytes - (size_t)c->blocks * c->size_bytes;
-    if (HAK_HARDENED || c->size_bytes <= HAK_TINY_MAX)
+    if (c->size_bytes <= HAK_TINY_MAX)
         return;
     c->colour_shift = (uint8_t)hak_log2_floor(slab_bytes);
     c->colour_step = (uint16_t)(slack / (HAK_COLOURS - 1));
@@ -78,10 +77,10 @@ static void classes_describe(unsigned cls, size_t size, bool fine)
     c->blocks = (uint16_t)classes_blocks(slots * HAK_SLOT_BYTES, size);
     c->inline_bits = c->blocks <= 64;
     c->offset_mask = (uint32_t)(slots * HAK_SLOT_BYTES - 1);
-    c->even_bits = hak_ctz64(size);
+    c->even_bits = (uint8_t)hak_ctz64(size);
     c->inverse = hak_inverse64(size >> c->even_bits);
     c->fine = fine;
-    if (cls < HAK_CLASS_ALIGNED)
+    if (!HAK_HARDENED && cls < HAK_CLASS_ALIGNED)
         classes_colour(c);
 }
 
@@ -132,6 +131,15 @@ void hak_classes_start(void)
         size_t last = HAK_TINY_KINDS - 1;
         hak_tables.coarse_kind[i] = hak_tables.narrow_kind[hak_min(power, last)];
         hak_tables.tiny_kind[i] = hak_tables.narrow_kind[hak_min(hak_round_up(i, step), last)];
+    }
+}
+
+void hak_classes_find_words(void)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        struct hak_class *c = &hak_tables.classes[cls];
+        c->word_shift = (uint8_t)hak_class_word_shift(c);
+        c->words = hak_space_words(c->word_shift);
     }
 }
 

@@ -54,11 +54,17 @@ struct hak_class { /* 32 bytes: indexed with a shift */
     bool inline_bits;     /* the bitmaps are words in the slab's own record */
     uint32_t offset_mask; /* an address and-ed with this is the offset in its slab: slabs are
                              aligned to their length */
-    uint32_t even_bits;   /* size == odd << even_bits */
-    uint64_t inverse;     /* odd * inverse == 1, modulo 2^64 */
+    uint8_t even_bits;    /* size == odd << even_bits */
     bool fine;            /* its sizes go to the next class until hak_classes_refine */
-    uint8_t colour_shift; /* see hak_class_colour_bytes */
-    uint16_t colour_step; /* 0: every slab's first block begins where the slab does */
+    union {
+        uint8_t colour_shift; /* see hak_class_colour_bytes */
+        uint8_t word_shift;   /* hardened build: see hak_class_word */
+    };
+    uint64_t inverse; /* odd * inverse == 1, modulo 2^64 */
+    union {
+        uint16_t colour_step; /* 0: every slab's first block begins where the slab does */
+        _Atomic(uint32_t) *words;
+    };
 };
 _Static_assert(sizeof(struct hak_class) == 32, "indexed with a shift");
 
@@ -77,6 +83,8 @@ struct hak_class_tables {
 extern HAK_HIDDEN struct hak_class_tables hak_tables;
 
 void hak_classes_start(void);
+/* Hardened build: once there is a window. */
+void hak_classes_find_words(void);
 /* From now on the sizes for which there is a fine class below `cls` go there. Any thread, at any
  * time after the start. */
 void hak_classes_refine(unsigned cls);
@@ -122,11 +130,32 @@ static inline const struct hak_class *hak_class(unsigned cls)
 
 #define HAK_COLOURS 32u
 
-/* Where in the slab that contains an address the first block begins; a multiple of a cache line. */
+/* Where in the slab that contains an address the first block begins; a multiple of a cache line.
+ * Nowhere else in the hardened build: there an address is all that the words of a slab's blocks are
+ * found by. */
 static inline size_t hak_class_colour_bytes(const struct hak_class *c, uintptr_t address)
 {
+    if (HAK_HARDENED)
+        return 0;
     size_t colour = (address >> c->colour_shift) * 13 % HAK_COLOURS; /* neighbours lie far apart */
     return hak_round_down(colour * c->colour_step, HAK_CACHE_LINE);
+}
+
+/* Hardened build: which array the words of such a slab's blocks are in. */
+static inline unsigned hak_class_word_shift(const struct hak_class *c)
+{
+    size_t part_bytes = c->slots * HAK_SLOT_BYTES / c->blocks;
+    return part_bytes >> HAK_WORD_FEW    ? HAK_WORD_FEW
+           : part_bytes >> HAK_WORD_SOME ? HAK_WORD_SOME
+                                         : HAK_WORD_MANY;
+}
+
+/* The word of the block with this index in the slab that begins `slab_bytes` from the window's
+ * base, in a superslab with meta. */
+HAK_ALWAYS_INLINE _Atomic(uint32_t) *hak_class_word(const struct hak_class *c, size_t slab_bytes,
+                                                    size_t index)
+{
+    return &c->words[(slab_bytes >> c->word_shift) + index];
 }
 
 /* All its blocks are so aligned: slabs begin at multiples of 64 KiB. align_bytes a power of two, at
@@ -135,7 +164,7 @@ static inline bool hak_class_is_aligned(unsigned cls, size_t align_bytes)
 {
     const struct hak_class *c = hak_class(cls);
     return align_bytes >> c->even_bits <= 1 &&
-           (align_bytes <= HAK_CACHE_LINE || c->colour_step == 0);
+           (HAK_HARDENED || align_bytes <= HAK_CACHE_LINE || c->colour_step == 0);
 }
 
 /* The smallest class of at least so many bytes, a multiple of the alignment, of which that holds.

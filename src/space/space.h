@@ -26,9 +26,14 @@
 #define HAK_SLOTS 32 /* slots in a superslab */
 #define HAK_RECORD_BYTES ((size_t)64)
 #define HAK_META_BYTES ((size_t)6 * HAK_PAGE_BYTES)
-/* Hardened build: words for each slot, as many as the smallest blocks need. */
-#define HAK_WORD_SHIFT 4
-#define HAK_WORDS_BYTES (HAK_SUPERSLAB_BYTES >> HAK_WORD_SHIFT << 2)
+/* Hardened build: a word for each block, in three arrays: of slabs with many blocks, with some and
+ * with few. The shift says how long a part of a slot has a word: as many as the smallest blocks
+ * need, 512 a slot, or 128. With one array most slabs would have a page of it each. */
+#define HAK_WORD_MANY 4u
+#define HAK_WORD_SOME 7u
+#define HAK_WORD_FEW 9u
+#define HAK_WORD_SHIFTS (HAK_WORD_FEW - HAK_WORD_MANY + 1)
+#define HAK_WORDS_BYTES(shift) (HAK_SUPERSLAB_BYTES >> (shift) << 2)
 
 /* What is known of a large or huge block beside its place; in its record. */
 struct hak_note {
@@ -57,9 +62,10 @@ struct hak_space {           /* all but slots written once, at the start */
     _Atomic(size_t) slots;   /* slots that the map covers; grows only. 0 before the start */
     _Atomic(_Atomic(uint32_t) *) map;
     _Atomic(struct hak_space_group *) groups;
-    _Atomic(char *) records;            /* HAK_RECORD_BYTES each */
-    _Atomic(char *) meta;               /* HAK_META_BYTES each */
-    _Atomic(_Atomic(uint32_t) *) words; /* hardened build: HAK_WORDS_BYTES each, as far as meta */
+    _Atomic(char *) records; /* HAK_RECORD_BYTES each */
+    _Atomic(char *) meta;    /* HAK_META_BYTES each */
+    /* Hardened build: by their shift, less HAK_WORD_MANY; as far as meta. */
+    _Atomic(_Atomic(uint32_t) *) words[HAK_WORD_SHIFTS];
 };
 #define HAK_SPACE_ROOMS 6u
 /* 64 superslabs' worth of what is found bit by bit. */
@@ -166,19 +172,12 @@ static inline void *hak_space_records(void)
     return hak_load_relaxed(&hak_space.records);
 }
 
-#define HAK_WORD_COLOURS (HAK_PAGE_BYTES / HAK_CACHE_LINE)
-
-/* Hardened build: the word of the block with this index in the slab that begins `slab_bytes` from
- * the window's base, in a superslab with meta. The layer above gives it its meaning; it begins as
- * 0, stays when a slot changes hands, and goes with the superslab. Most slabs need a page of words
- * or less of it: which line of the page is the first differs from slab to slab, lest all of them
- * compete for a few sets of the caches. */
-HAK_ALWAYS_INLINE _Atomic(uint32_t) *hak_space_word(size_t slab_bytes, size_t index)
+/* Hardened build: an array of words, see HAK_WORD_MANY; the word of the window's first byte. The
+ * layer above gives words their meaning: they begin as 0, stay when a slot changes hands, and go
+ * with the superslab. */
+static inline _Atomic(uint32_t) *hak_space_words(unsigned shift)
 {
-    const size_t words_a_line = HAK_CACHE_LINE / sizeof(uint32_t);
-    size_t colour =
-        slab_bytes / (HAK_SLOT_BYTES / words_a_line) & (HAK_WORD_COLOURS - 1) * words_a_line;
-    return &hak_load_relaxed(&hak_space.words)[(slab_bytes >> HAK_WORD_SHIFT) + (index ^ colour)];
+    return hak_load_relaxed(&hak_space.words[shift - HAK_WORD_MANY]);
 }
 
 static inline char *hak_space_meta(void)

@@ -11,7 +11,9 @@ enum hak_area_name {
     AREA_GROUPS,
     AREA_RECORDS,
     AREA_META,
-    AREA_WORDS, /* hardened build */
+    AREA_WORDS, /* hardened build, as the next two: many blocks a slot, some, few */
+    AREA_WORDS_SOME,
+    AREA_WORDS_FEW,
     AREA_MOST
 };
 

@@ -19,7 +19,7 @@
 #define WINDOW_TRIES 4
 #define META_CHUNK_SUPERSLABS ((size_t)64)
 
-#define AREA_COUNT (AREA_WORDS + HAK_HARDENED)
+#define AREA_COUNT (HAK_HARDENED ? AREA_MOST : AREA_WORDS)
 
 struct hak_space hak_space;
 
@@ -28,7 +28,9 @@ struct hak_window hak_window = {
               [AREA_GROUPS] = {.group_bytes = sizeof(struct hak_space_group)},
               [AREA_RECORDS] = {.group_bytes = 64 * HAK_RECORD_BYTES},
               [AREA_META] = {.group_bytes = 64 * HAK_META_BYTES},
-              [AREA_WORDS] = {.group_bytes = 64 * HAK_WORDS_BYTES}},
+              [AREA_WORDS] = {.group_bytes = 64 * HAK_WORDS_BYTES(HAK_WORD_MANY)},
+              [AREA_WORDS_SOME] = {.group_bytes = 64 * HAK_WORDS_BYTES(HAK_WORD_SOME)},
+              [AREA_WORDS_FEW] = {.group_bytes = 64 * HAK_WORDS_BYTES(HAK_WORD_FEW)}},
 };
 
 size_t hak_space_high_water(void)
@@ -73,8 +75,10 @@ static int window_grow_area_locked(enum hak_area_name name, size_t limit)
 /* The superslabs before `limit` may have slabs. */
 static int window_grow_meta_locked(size_t limit)
 {
-    int error = HAK_HARDENED ? window_grow_area_locked(AREA_WORDS, limit) : 0;
-    return error != 0 ? error : window_grow_area_locked(AREA_META, limit);
+    int error = 0;
+    for (int a = AREA_COUNT - 1; a >= AREA_META && error == 0; a--)
+        error = window_grow_area_locked((enum hak_area_name)a, limit);
+    return error;
 }
 
 static int window_cover_locked(size_t limit, bool with_meta)
@@ -90,6 +94,13 @@ static int window_cover_locked(size_t limit, bool with_meta)
                            hak_window.superslabs * HAK_SLOTS);
     hak_store_relaxed(&hak_space.slots, slots);
     return with_meta ? window_grow_meta_locked(limit) : 0;
+}
+
+static unsigned window_word_shift(int area)
+{
+    return area == AREA_WORDS        ? HAK_WORD_MANY
+           : area == AREA_WORDS_SOME ? HAK_WORD_SOME
+                                     : HAK_WORD_FEW;
 }
 
 /* Lays the arrays and the window out from `base` on for `superslabs`; returns the bytes that this
@@ -111,9 +122,9 @@ static size_t window_lay_out(uintptr_t base, size_t superslabs)
                       (struct hak_space_group *)(void *)hak_window.areas[AREA_GROUPS].at);
     hak_store_relaxed(&hak_space.records, hak_window.areas[AREA_RECORDS].at);
     hak_store_relaxed(&hak_space.meta, hak_window.areas[AREA_META].at);
-    if (HAK_HARDENED)
-        hak_store_relaxed(&hak_space.words,
-                          (_Atomic(uint32_t) *)(void *)hak_window.areas[AREA_WORDS].at);
+    for (int a = AREA_WORDS; a < AREA_COUNT; a++)
+        hak_store_relaxed(&hak_space.words[window_word_shift(a) - HAK_WORD_MANY],
+                          (_Atomic(uint32_t) *)(void *)hak_window.areas[a].at);
     return at + (superslabs << HAK_SUPERSLAB_SHIFT) - base;
 }
 
@@ -265,11 +276,14 @@ bool hak_space_try_take_at(size_t first, size_t count)
  * and so a block is looked at before it is handed out again. */
 static void window_forget_words_locked(size_t first, size_t count)
 {
-    const struct hak_area *area = &hak_window.areas[AREA_WORDS];
-    size_t from = hak_min(first * HAK_WORDS_BYTES, area->mapped_bytes);
-    size_t to = hak_min((first + count) * HAK_WORDS_BYTES, area->mapped_bytes);
-    if (from < to)
-        hak_os_purge(area->at + from, to - from);
+    for (int a = AREA_WORDS; a < AREA_COUNT; a++) {
+        const struct hak_area *area = &hak_window.areas[a];
+        size_t words_bytes = HAK_WORDS_BYTES(window_word_shift(a));
+        size_t from = hak_min(first * words_bytes, area->mapped_bytes);
+        size_t to = hak_min((first + count) * words_bytes, area->mapped_bytes);
+        if (from < to)
+            hak_os_purge(area->at + from, to - from);
+    }
 }
 
 void hak_space_give(size_t first, size_t count)

@@ -360,6 +360,22 @@ class TestFigures(StatCase):
         self.assertGreater(stat["waterfall"][1]["virtual_bytes"], 3000 * 12)  # blocks of 100 bytes are 112 or more
         self.assertGreater(sum(c["quarantine_blocks"] for c in stat["classes"]), 0)
 
+    def test_hardened_blocks_one_by_one(self) -> None:
+        """The library's word of each block says whether it is live, and how much was asked for."""
+        library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")
+        if not library.exists():
+            self.skipTest("no hardened library")
+        source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { static void *p[5000];\n" \
+                 "for (int i = 0; i < 5000; i++) p[i] = malloc(100 + i % 500);\n" \
+                 "for (int i = 0; i < 30; i++) free(p[i * 150]);\nwrite(1, \"x\", 1); pause(); }\n"
+        process = self.running(self.compile("words", source), library=library)
+        os.read(process.stdout.fileno(), 1)
+        stat = self.stat_json(str(process.pid))
+        self.assertEqual(sum(c["live_blocks"] for c in stat["classes"]), 5000 - 30)
+        self.assertEqual(sum(c["quarantine_blocks"] for c in stat["classes"]), 30)
+        asked = sum(100 + i % 500 for i in range(5000)) - sum(100 + i * 150 % 500 for i in range(30))
+        self.assertEqual(stat["waterfall"][0]["virtual_bytes"], asked)
+
     def test_static_and_stripped(self) -> None:
         archive = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem.a")
         if not archive.exists():

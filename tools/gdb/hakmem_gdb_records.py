@@ -222,8 +222,9 @@ class State:
         return self.layout.get(heap, "hak_heap.tag") >> 8
 
     def word(self, slab, index):
-        """What the hardened library notes of a block: its words begin in one of 64 lines of a page."""
-        slot = (slab.base - self.base) >> self.layout["HAK_SLOT_SHIFT"]
-        first = (slab.base - self.base) >> self.layout["HAK_WORD_SHIFT"]
-        words = self.layout.get(self.space, "hak_space.words")
-        return number(words + 4 * (first + (index ^ slot % 64 * 16)), 4)
+        """What the hardened library notes of a block, in one of three arrays (hak_class_word_shift)."""
+        part = (slab.cls.slots << self.layout["HAK_SLOT_SHIFT"]) // slab.cls.blocks
+        shifts = [self.layout[f"HAK_WORD_{name}"] for name in ("FEW", "SOME", "MANY")]
+        shift = next((s for s in shifts[:2] if part >> s), shifts[2])
+        words = number(self.space + self.layout["hak_space.words"] + 8 * (shift - shifts[2]), 8)
+        return number(words + 4 * (((slab.base - self.base) >> shift) + index), 4)

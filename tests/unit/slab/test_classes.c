@@ -259,6 +259,25 @@ static void the_index_behind_the_last_block_is_within_the_bitmaps(void **state)
     }
 }
 
+/* In the hardened build, whose tables are the same: no two slabs' words meet, and they
+ * are in the shortest array that has room for them. */
+static void a_slab_has_words_for_its_blocks_and_few_more(void **state)
+{
+    (void)state;
+    hak_classes_start();
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        const struct hak_class *c = hak_class(cls);
+        unsigned shift = hak_class_word_shift(c);
+        size_t words = c->slots * HAK_SLOT_BYTES >> shift;
+        CHECK(c->blocks <= words, "class %u: %u blocks, %zu words", cls, c->blocks, words);
+        bool fits_fewer =
+            shift != HAK_WORD_FEW && c->blocks <= c->slots * HAK_SLOT_BYTES >> HAK_WORD_FEW;
+        fits_fewer |=
+            shift == HAK_WORD_MANY && c->blocks <= c->slots * HAK_SLOT_BYTES >> HAK_WORD_SOME;
+        CHECK(!fits_fewer, "class %u: %u blocks, shift %u", cls, c->blocks, shift);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_size_gets_the_smallest_class_that_is_neither_fine_nor_narrow),
     cmocka_unit_test(refined_sizes_get_the_smallest_class_of_all),
@@ -273,6 +292,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_slab_wastes_a_sixteenth_at_most),
     cmocka_unit_test(the_block_index_is_the_quotient_or_more_than_any_slab_has),
     cmocka_unit_test(coarse_classes_hold_every_tiny_size_in_twice_its_bytes_at_most),
+    cmocka_unit_test(a_slab_has_words_for_its_blocks_and_few_more),
     cmocka_unit_test(bits_are_inline_where_they_fit_one_word),
     cmocka_unit_test(the_index_behind_the_last_block_is_within_the_bitmaps),
 };
