@@ -513,10 +513,10 @@ void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count)
 {
     struct hak_heap *home = hak_home(heap);
     home->free_bytes += bins_drain_locked(heap, cls, count);
-    if (HAK_LIKELY(!hak_heap_is_emptying_locked(home)))
-        return;
-    bins_retreat_locked(heap);
-    hak_heap_freed_locked(home, 0);
+    bool emptying = hak_heap_is_emptying_locked(home);
+    if (HAK_UNLIKELY(emptying))
+        bins_retreat_locked(heap);
+    hak_heap_purge_busy_locked(home, emptying);
 }
 
 /* What a thread of a shared home only frees, others of the home get next: see hak_cache_take_line.

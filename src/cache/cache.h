@@ -208,16 +208,19 @@ struct hak_heap {
     uint32_t done_count;
     struct hak_outbox outbox[HAK_OUTBOXES];
     struct hak_heap_stats stats;
-    _Atomic(size_t) slabs;     /* owned */
-    size_t slab_bytes;         /* theirs; this and the next two under the heap's lock */
-    size_t free_bytes;         /* free blocks in them */
-    size_t purged_free_bytes;  /* free_bytes when free pages were given back last: see purge.c */
+    _Atomic(size_t) slabs;    /* owned */
+    size_t slab_bytes;        /* theirs; this and the next two under the heap's lock */
+    size_t free_bytes;        /* free blocks in them */
+    size_t purged_free_bytes; /* free_bytes when free pages were given back last: see purge.c */
+    /* What is left of that: the next slab, and so many lists of all classes. */
+    struct hak_slab *purge_next;
+    size_t purge_lists;
     struct hak_class_set used; /* classes that have or had a stack or a slab; under the lock */
     char *few_stacks;          /* HAK_FEW_STACKS_BYTES of a page of several heaps; NULL: none */
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[3928];
+    char apart[3912];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 3 * HAK_PAGE_BYTES,

@@ -163,8 +163,10 @@ void hak_heap_free_messages_owner_locked(struct hak_heap *heap);
 bool hak_heap_try_collect_any(struct hak_heap *heap);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
-/* So many blocks are free that hak_heap_freed_locked would give pages back. */
+/* So many blocks are free that pages go back. */
 bool hak_heap_is_emptying_locked(struct hak_heap *heap);
+/* Gives back a portion of the pages that are free, if there is one left or it is due again. */
+void hak_heap_purge_busy_locked(struct hak_heap *heap, bool due);
 /* The heap is about to take so much from the pool. Gives back what is too much. */
 void hak_heap_grows_locked(struct hak_heap *heap, size_t bytes);
 /* A slab that was purged is used again; any thread. */
@@ -172,8 +174,8 @@ void hak_heap_regret_purge(const struct hak_slab *s);
 /* A slab that was purged is free as a whole; any thread. */
 void hak_heap_emptied_purged(const struct hak_slab *s);
 void hak_heap_forget_regret(void);
-/* Gives back the free pages of slabs that nobody has used for a while. */
-void hak_heap_purge_idle_locked(struct hak_heap *heap);
+/* Gives back the free pages of a class's slabs in which nothing has changed since the last call. */
+void hak_heap_purge_idle_locked(struct hak_heap *heap, unsigned cls);
 /* Returns the `count` oldest blocks of a bin to their slabs. Those of slabs that were taken over by
  * another heap are sent there; they stay if there is no memory for that. */
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count);

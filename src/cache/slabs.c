@@ -20,6 +20,8 @@ static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigne
 
 static void slabs_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
 {
+    if (HAK_UNLIKELY(heap->purge_next == s))
+        heap->purge_next = s->next;
     if (s->prev != NULL)
         s->prev->next = s->next;
     else

@@ -389,9 +389,9 @@ void hak_cache_tick_any(void)
     if (now < next || !hak_cas_relaxed(&next_ns, &next, now + HAK_TICK_NS) || next == 0)
         return; /* 0: the first look at the clock */
     static _Atomic(uint32_t) ticks;
-    bool look_for_idle =
-        hak_add_relaxed(&ticks, 1u) % hak_load_relaxed(&hak_cache_knobs.idle_ticks) == 0;
-    if (look_for_idle) {
+    uint64_t ticks_a_round = hak_load_relaxed(&hak_cache_knobs.idle_ticks);
+    unsigned turn = (unsigned)(hak_add_relaxed(&ticks, 1u) % ticks_a_round);
+    if (turn == 0) {
         hak_heap_forget_regret();
         hak_homes_forget();
     }
@@ -399,8 +399,9 @@ void hak_cache_tick_any(void)
         registry_give_oldest_kept();
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_heap_try_collect_any(h);
-        if (look_for_idle && hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
-            hak_heap_purge_idle_locked(h);
+        if (hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
+            for (uint64_t cls = turn; cls < HAK_CLASSES; cls += ticks_a_round)
+                hak_heap_purge_idle_locked(h, (unsigned)cls);
             hak_unlock(&h->lock);
         }
     }

@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#define SECOND_NS 1000000000u
+#define SECOND_NS 1000000000ull
 #define BLOCKS 127u /* of 512 bytes, in a slab */
 
 static size_t resident_pages(const char *from, size_t pages)
@@ -134,6 +134,19 @@ static void release_of_64(struct hak_heap *heap, size_t from, size_t to)
             release(heap, all[i]);
 }
 
+/* Until nothing is left of what the heap has begun to give back. */
+static void come_by(struct hak_heap *heap)
+{
+    unsigned cls = hak_class_of(64);
+    for (unsigned i = 0; heap->purge_next != NULL || heap->purge_lists != 0; i++) {
+        MUST(i < 1000);
+        release(heap, allocate(heap, cls));
+        hak_lock(&heap->lock);
+        hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+        hak_unlock(&heap->lock);
+    }
+}
+
 static void a_heap_with_more_free_than_in_use_purges_by_itself(void **state)
 {
     (void)state;
@@ -163,7 +176,31 @@ static void a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free(vo
     release_of_64(heap, 12, 19); /* 10 of 22 */
     assert_int_equal(counted(&heap->stats.purged_bytes), 0);
     allocate(heap, hak_class_of(300));
+    assert_true(counted(&heap->stats.purged_bytes) != 0);
+    come_by(heap);
     assert_true(counted(&heap->stats.purged_bytes) >= (size_t)4 << 20);
+    verify_heaps();
+}
+
+/* Of 32 MiB more than 500 slabs have pages that nobody uses, when the first go. */
+static void no_call_gives_back_more_than_the_pages_of_16_slabs(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *heap = open_thread();
+    allocate_all(heap);
+    uint64_t purged = 0;
+    unsigned calls = 0;
+    for (size_t i = 0; i < UNIT_COUNT(all); i++) {
+        if (i % 64 == 0)
+            continue;
+        release(heap, all[i]);
+        uint64_t now = counted(&heap->stats.purged_bytes);
+        assert_in_range(now - purged, 0, 16 * HAK_SLOT_BYTES);
+        calls += now != purged;
+        purged = now;
+    }
+    assert_true(calls >= 16 && purged >= (size_t)16 << 20);
     verify_heaps();
 }
 
@@ -213,6 +250,8 @@ static void free_blocks_that_were_taken_again_are_no_reason_to_purge(void **stat
     unsigned cls = hak_class_of(1024);
     allocate_all(heap);
     release_of_64(heap, 1, 63);
+    allocate(heap, hak_class_of(300)); /* grows, and so begins to give back what is free by now */
+    come_by(heap);
     fill_and_free(heap, others, keep_first_and_last);
     uint64_t purged = counted(&heap->stats.purged_bytes);
     assert_true(purged != 0);
@@ -301,6 +340,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_refused_purge_loses_nothing),
     cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),
     cmocka_unit_test(a_heap_that_grows_purges_when_a_quarter_of_what_is_in_use_is_free),
+    cmocka_unit_test(no_call_gives_back_more_than_the_pages_of_16_slabs),
     cmocka_unit_test(a_heap_that_empties_empties_its_bins_and_makes_them_small),
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
