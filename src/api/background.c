@@ -22,7 +22,9 @@ static void *background_run(void *unused)
 {
     for (;;) {
         hak_os_sleep_ns(HAK_TICK_NS);
-        hak_heap_tick_any();
+        do
+            hak_heap_tick_any();
+        while (hak_load_relaxed(&hak_pool_knobs.behind));
     }
     return unused;
 }

@@ -390,8 +390,9 @@ void hak_cache_collect_orphans(void);
 static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
 {
     return (hak_load_relaxed(&heap->stats.refills) + hak_load_relaxed(&heap->stats.drains)) %
-               HAK_TICK_CALLS ==
-           0;
+                   HAK_TICK_CALLS ==
+               0 ||
+           HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.behind));
 }
 /* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
  * to it, and gives back what has been kept for too long. */

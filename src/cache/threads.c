@@ -384,6 +384,7 @@ void hak_cache_thread_end(struct hak_heap *heap)
 void hak_cache_tick_any(void)
 {
     static _Atomic(uint64_t) next_ns;
+    hak_pool_tick_any();
     uint64_t now = hak_os_now_ns();
     uint64_t next = hak_load_relaxed(&next_ns);
     if (now < next || !hak_cas_relaxed(&next_ns, &next, now + HAK_TICK_NS) || next == 0)
@@ -406,7 +407,6 @@ void hak_cache_tick_any(void)
         }
     }
     hak_large_tick_any();
-    hak_pool_tick_any();
 }
 
 static struct hak_heap *registry_next_dead(void)

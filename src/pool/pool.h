@@ -84,6 +84,7 @@ struct hak_pool_knobs {
     _Atomic(uint64_t) huge_keep_bytes; /* larger blocks go straight back to the system */
     _Atomic(uint64_t) give_back;       /* memory is short: HAK_GIVE_BACK_* */
     _Atomic(uint64_t) regretted_slots, aged_slots; /* counted: wrongly given back, wrongly kept */
+    _Atomic(bool) behind; /* there is more to give back: hak_pool_tick_any is due at once */
 };
 enum { HAK_PREFAULT_NONE, HAK_PREFAULT_SLABS };
 enum { HAK_GIVE_BACK_NONE, HAK_GIVE_BACK_HALF, HAK_GIVE_BACK_ALL };

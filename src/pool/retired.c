@@ -38,6 +38,10 @@
  * kept would be large where much may, and what is learned of it late: evidence of how little was in
  * use then comes with the last such purge. */
 #define PURGE_MORE_SLOTS 32u
+/* What is old goes in portions: a call gives back so many, which takes half a millisecond, and the
+ * next slow paths see to the rest. (What is over the limit goes at once: there may be no next.) */
+#define AT_ONCE_SUPERSLABS ((size_t)4)
+#define AT_ONCE_SLOTS (AT_ONCE_SUPERSLABS * HAK_SLOTS)
 
 void hak_pool_configure(const struct hak_pool_config *config)
 {
@@ -475,19 +479,20 @@ void hak_retired_enforce(void)
         hak_retired_evicted(hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX));
 }
 
-/* All that were retired before. Returns the bytes. */
-static size_t retired_unmap_older(uint64_t before_ns)
+/* Those that were retired before, `most` at most. Returns the bytes. */
+static size_t retired_unmap_older(uint64_t before_ns, size_t most)
 {
     size_t bytes = 0;
     size_t end = hak_space_high_water();
-    for (size_t at = retired_next(0, end); at < end; at = retired_next(at, end)) {
+    for (size_t at = retired_next(0, end); at < end && most != 0; at = retired_next(at, end)) {
         size_t run = 0;
-        while (at + run < end &&
+        while (at + run < end && run < most &&
                hak_load_relaxed(&hak_superslab(at + run)->released_ns) < before_ns &&
                retired_try_claim(at + run))
             run++;
         if (run != 0)
             bytes += retired_unmap(at, run);
+        most -= run;
         at += run + 1;
     }
     return bytes;
@@ -508,13 +513,15 @@ void hak_retired_tick(uint64_t now)
 {
     uint64_t next = hak_load_relaxed(&hak_pool.next_tick_ns);
     uint64_t age = hak_load_relaxed(&hak_pool.config.max_age_ns);
-    if (now < next || !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
+    if ((now < next && !hak_load_relaxed(&hak_pool_knobs.behind)) ||
+        !hak_cas_relaxed(&hak_pool.next_tick_ns, &next, now + age / TICKS_IN_AGE))
         return;
     hak_whole_unmap_postponed();
-    size_t aged = retired_unmap_older(now - hak_min(now, age)) / HAK_SLOT_BYTES;
+    size_t aged = retired_unmap_older(now - hak_min(now, age), AT_ONCE_SUPERSLABS) / HAK_SLOT_BYTES;
     bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
     uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
-    aged += hak_pool_purge_empty(SIZE_MAX, now - hak_min(now, empty_age));
+    aged += hak_pool_purge_empty(AT_ONCE_SLOTS - aged, now - hak_min(now, empty_age));
+    hak_store_relaxed(&hak_pool_knobs.behind, aged >= AT_ONCE_SLOTS);
     if (aged != 0)
         kept_wrongly(aged);
 }
@@ -528,7 +535,7 @@ size_t hak_pool_trim(void)
 {
     size_t bytes = hak_whole_unmap_postponed();
     hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
-    bytes += retired_unmap_older(UINT64_MAX);
+    bytes += retired_unmap_older(UINT64_MAX, SIZE_MAX);
     return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX) * HAK_SLOT_BYTES;
 }
 

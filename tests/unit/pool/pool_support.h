@@ -50,6 +50,14 @@ static inline void configure(size_t count, size_t bytes, uint64_t age_ns)
     hak_pool_configure(&config);
 }
 
+/* What is old goes in portions. */
+static inline void tick_until_done(void)
+{
+    do
+        hak_pool_tick_any();
+    while (hak_load_relaxed(&hak_pool_knobs.behind));
+}
+
 /* Nothing that is freed goes back for a limit's sake. */
 static inline void keep_everything(void)
 {

@@ -3,6 +3,8 @@
  * Unit tests of pool: limits on what is kept that learn from what is wanted again. */
 #include "pool_support.h"
 
+#define AT_ONCE 4u /* superslabs that are old, and that a call gives back at most */
+
 /* 64 superslabs are acquired and released: how many of them went. */
 static uint64_t given_back_by_a_round(void)
 {
@@ -31,7 +33,7 @@ static void memory_that_is_wanted_again_at_once_is_kept_the_next_time(void **sta
             assert_int_equal(given_back_by_a_round(), 0);
         assert_in_range(stats().retired_now, 62, 65);
         fake_os_set_time_ns((time + 2) * SECOND_NS); /* nobody wanted it for a second */
-        hak_pool_tick_any();
+        tick_until_done();
         assert_int_equal(stats().retired_now, 0);
         assert_true(stats().budget_bytes <= 8 << 20);
     }
@@ -106,6 +108,29 @@ static void what_was_learned_holds_down_to_the_end_of_its_level(void **state)
     assert_in_range(stats().retired_now, 31 / 8, 31 / 8 + 1);
 }
 
+/* Who calls waits for a part of what is old, and the next calls see to the rest. */
+static void no_call_gives_back_much_of_what_is_old(void **state)
+{
+    (void)state;
+    start();
+    configure(1000, 0, 1ull * SECOND_NS);
+    fake_os_set_time_ns(100ull * SECOND_NS);
+    acquire(1, 1, 5, NULL);
+    for (unsigned round = 0; round < 5; round++)
+        given_back_by_a_round();
+    uint64_t retired = stats().retired_now;
+    assert_in_range(retired, 60, 64);
+    fake_os_set_time_ns(102ull * SECOND_NS);
+    for (uint64_t left = retired; left != 0; left -= hak_min(left, AT_ONCE)) {
+        assert_int_equal(stats().retired_now, left);
+        hak_pool_tick_any();
+        assert_int_equal(hak_load_relaxed(&hak_pool_knobs.behind), left >= AT_ONCE);
+    }
+    assert_int_equal(stats().retired_now, 0);
+    hak_pool_tick_any();
+    assert_false(hak_load_relaxed(&hak_pool_knobs.behind));
+}
+
 /* A program that begins with little, three superslabs that come and go beside one, and works with
  * much: when it is done those three are kept, and not what was learned at work. */
 static void with_little_in_use_no_more_is_kept_than_was_missed_with_as_little(void **state)
@@ -126,6 +151,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(memory_that_is_wanted_again_at_once_is_kept_the_next_time),
     cmocka_unit_test(what_was_learned_with_much_in_use_does_not_hold_with_little),
     cmocka_unit_test(what_was_learned_holds_down_to_the_end_of_its_level),
+    cmocka_unit_test(no_call_gives_back_much_of_what_is_old),
     cmocka_unit_test(with_little_in_use_no_more_is_kept_than_was_missed_with_as_little),
     cmocka_unit_test(memory_that_is_wanted_much_later_was_given_back_rightly),
 };
