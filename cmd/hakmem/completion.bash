@@ -117,7 +117,7 @@ _hakmem() {
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
                 _hakmem_offer "--quick --rounds --only --skip --allocators --lib --strace --callgrind --output --timeout --help"
             else
-                _hakmem_offer "list compare report docs learn learn-docs bounds bounds-docs drawn drawn-docs shapes shapes-docs"
+                _hakmem_offer "list compare report docs learn learn-docs bounds bounds-docs drawn drawn-docs shapes shapes-docs latency latency-docs"
             fi
             ;;
         policy)

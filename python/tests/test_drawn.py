@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tests of drawn workloads: how they are described, what follows from a result, page and command."""
 
-import io
+import functools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
+from fake_build import bench, complete, places_of, program, terminal
 from hakmem_tools.bench import cli, drawn, drawn_text, runner, stats, summary
 from hakmem_tools.bench.drawn import RSS, TIME
 from hakmem_tools.bench.places import BenchError, Places
-from rich.console import Console
 
 BROKEN = make_run(1, problem="killed by SIGSEGV")
 
@@ -115,24 +113,9 @@ def test_only_drawn_workloads_count_and_their_names_say_the_seed() -> None:
 # ---- the description ----
 
 
-def program(folder: Path, script: str) -> Path:
-    """A build whose program `drawn` is this script."""
-    path = folder / "bench" / "drawn"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return folder
-
-
-def places_of(folder: Path) -> Places:
-    """A place with programs, and nothing else."""
-    programs = folder / "bench"
-    return Places(*([programs] + [folder] * 7))
-
-
 def test_the_program_says_what_is_drawn(tmp_path: Path) -> None:
     script = '[ "$2" = describe ] && echo "drawn $1: $(($1 * 2)) threads; 3% handed" && echo more'
-    found = drawn.benchmarks(7, 2, places_of(program(tmp_path, script)))
+    found = drawn.benchmarks(7, 2, places_of(program(tmp_path, "drawn", script)))
     assert [(b.name, b.what) for b in found] == [
         ("drawn-7", "14 threads; 3% handed"),
         ("drawn-8", "16 threads; 3% handed"),
@@ -154,14 +137,14 @@ def test_the_program_says_what_is_drawn(tmp_path: Path) -> None:
 )
 def test_a_program_that_does_not_say_it_is_an_error(tmp_path: Path, script: str, said: str) -> None:
     with pytest.raises(BenchError) as error:
-        drawn.benchmarks(7, 1, places_of(program(tmp_path, script)))
+        drawn.benchmarks(7, 1, places_of(program(tmp_path, "drawn", script)))
     assert said in str(error.value)
 
 
 def test_a_program_that_is_not_built_or_does_not_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"bench/drawn is not built: run `make bench-quick`"):
         drawn.benchmarks(0, 1, places_of(tmp_path))
-    program(tmp_path, "true").joinpath("bench", "drawn").chmod(0o644)
+    program(tmp_path, "drawn", "true").joinpath("bench", "drawn").chmod(0o644)
     with pytest.raises(BenchError, match="does not run"):
         drawn.benchmarks(0, 1, places_of(tmp_path))
 
@@ -171,10 +154,7 @@ def test_a_program_that_is_not_built_or_does_not_run_is_an_error(tmp_path: Path)
 
 def shown(result: runner.Result, width: int = 200, worst: int = drawn_text.WORST) -> str:
     """What the terminal shows."""
-    console = Console(file=io.StringIO(), width=width)
-    drawn_text.show(result, console, worst)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return terminal(functools.partial(drawn_text.show, worst=worst), result, width)
 
 
 def test_the_terminal_shows_where_hakmem_is_furthest_behind() -> None:
@@ -244,12 +224,6 @@ def test_the_page_says_if_seeds_are_left_out_or_were_not_reached() -> None:
 # ---- the command ----
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """hakmem bench with arguments."""
-    command = [sys.executable, "-m", "hakmem_tools.bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
 SCRIPT = """
 [ "$2" = describe ] && echo "drawn $1: nothing much" && exit
 case "$LD_PRELOAD" in *FAILS*) [ "$1" != 5 ] || exit 3 ;; esac
@@ -259,10 +233,7 @@ echo "drawn: 1.0 M ops/s, elapsed 1000000 ns, checksum 000000000000000$1"
 
 def fake_build(built: Places, folder: Path, fails: str) -> Path:
     """A build whose `drawn` does nothing, and fails with seed 5 under one library."""
-    build = program(folder / "build", SCRIPT.replace("FAILS", fails))
-    (build / "bench" / "launch").symlink_to(built.programs / "launch")
-    (build / "libhakmem.so").symlink_to(built.library)
-    return build
+    return complete(built, folder, "drawn", SCRIPT.replace("FAILS", fails))
 
 
 @pytest.mark.parametrize(("fails", "status"), [("nobody", 0), ("libhakmem", 1), ("mine", 1)])

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tests of shapes: what there is to choose from, what follows from a result, page and command."""
 
-import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
+from fake_build import LIST, bench, complete, places_of, program, terminal
 from hakmem_tools.bench import cli, runner, shapes, shapes_text, summary
 from hakmem_tools.bench.places import BenchError, Places
-from rich.console import Console
 
 BROKEN = make_run(1, problem="killed by SIGSEGV")
 MUST_KB = 2000
@@ -141,26 +138,8 @@ def test_only_shapes_count_and_their_names_say_so() -> None:
 # ---- what there is to choose from ----
 
 
-def program(folder: Path, script: str) -> Path:
-    """A build whose program `shapes` is this script."""
-    path = folder / "bench" / "shapes"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return folder
-
-
-def places_of(folder: Path) -> Places:
-    """A place with programs, and nothing else."""
-    programs = folder / "bench"
-    return Places(*([programs] + [folder] * 7))
-
-
-LIST = '[ "$1" = list ] && printf "wide: pages, 3%%: few\\nthin_1: one\\nlast: two\\n" && exit'
-
-
 def test_the_program_says_what_there_is(tmp_path: Path) -> None:
-    where = places_of(program(tmp_path, LIST))
+    where = places_of(program(tmp_path, "shapes", LIST))
     found = shapes.benchmarks([], where)
     assert [(b.name, b.what) for b in found] == [
         ("shape-wide", "pages, 3%: few"),
@@ -176,7 +155,7 @@ def test_the_program_says_what_there_is(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_an_error_that_names_those_that_exist(tmp_path: Path) -> None:
     with pytest.raises(BenchError) as error:
-        shapes.benchmarks(["wide", "thin"], places_of(program(tmp_path, LIST)))
+        shapes.benchmarks(["wide", "thin"], places_of(program(tmp_path, "shapes", LIST)))
     assert str(error.value) == "there is no shape 'thin'; there are: wide, thin_1, last"
 
 
@@ -191,7 +170,7 @@ def test_an_unknown_name_is_an_error_that_names_those_that_exist(tmp_path: Path)
 )
 def test_a_program_that_does_not_say_it_is_an_error(tmp_path: Path, script: str, said: str) -> None:
     with pytest.raises(BenchError) as error:
-        shapes.benchmarks([], places_of(program(tmp_path, script)))
+        shapes.benchmarks([], places_of(program(tmp_path, "shapes", script)))
     assert said in str(error.value)
 
 
@@ -200,10 +179,7 @@ def test_a_program_that_does_not_say_it_is_an_error(tmp_path: Path, script: str,
 
 def shown(result: runner.Result, width: int = 200) -> str:
     """What the terminal shows."""
-    console = Console(file=io.StringIO(), width=width)
-    shapes_text.show(result, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return terminal(shapes_text.show, result, width)
 
 
 def test_the_terminal_shows_where_hakmem_is_behind() -> None:
@@ -253,12 +229,6 @@ def test_the_page_says_if_the_last_was_not_reached() -> None:
 # ---- the command ----
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """hakmem bench with arguments."""
-    command = [sys.executable, "-m", "hakmem_tools.bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
 SCRIPT = f"""
 {LIST}
 case "$LD_PRELOAD" in *FAILS*) [ "$1" != last ] || exit 3 ;; esac
@@ -269,10 +239,7 @@ echo "shapes: 1.0 M ops/s, elapsed 1000000 ns, checksum 0123456789abcdef"
 
 def fake_build(built: Places, folder: Path, fails: str) -> Path:
     """A build whose `shapes` does nothing, and fails in one of them under one library."""
-    build = program(folder / "build", SCRIPT.replace("FAILS", fails))
-    (build / "bench" / "launch").symlink_to(built.programs / "launch")
-    (build / "libhakmem.so").symlink_to(built.library)
-    return build
+    return complete(built, folder, "shapes", SCRIPT.replace("FAILS", fails))
 
 
 @pytest.mark.parametrize(("fails", "status"), [("nobody", 0), ("libhakmem", 1), ("mine", 1)])

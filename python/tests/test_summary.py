@@ -166,7 +166,7 @@ def test_the_list_is_consistent() -> None:
     everything = suite.all_benchmarks()
     names = [b.name for b in everything]
     assert len(names) == len(set(names))
-    elsewhere = {"given", "bounds", "drawn", "shapes"}
+    elsewhere = {"given", "bounds", "drawn", "shapes", "latency"}
     assert {b.group for b in everything} == set(suite.GROUPS) - elsewhere
     for _, one, two in suite.SCALING:
         assert {one, two} <= set(names)

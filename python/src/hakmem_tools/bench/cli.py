@@ -15,6 +15,8 @@
     hakmem bench drawn-docs RESULT    docs/drawn.md of such a result
     hakmem bench shapes [NAME...]     how much more than they must allocators hold
     hakmem bench shapes-docs RESULT   docs/shapes.md of such a result
+    hakmem bench latency [NAME...]    how long single calls take at worst
+    hakmem bench latency-docs RESULT  docs/latency.md of such a result
 
 Exit status: 0, 1 when hakmem or a library given with --lib failed somewhere or a bound does not
 hold, 2 for wrong usage or something that has to be set up first, 130 when interrupted. Failures of
@@ -27,7 +29,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +46,8 @@ from hakmem_tools.bench import (
     drawn,
     drawn_text,
     html,
+    latency,
+    latency_text,
     learning,
     learning_text,
     places,
@@ -84,6 +88,9 @@ AllocatorNames = Annotated[
 Libraries = Annotated[
     list[str] | None, typer.Option(metavar="NAME=PATH", help="Another library to measure too.")
 ]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds.")]
+Timeout = Annotated[float, typer.Option(min=1, help="Seconds for one run.")]
+CommittedResult = Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")]
 
 
 def command_to_repeat() -> str:
@@ -229,7 +236,7 @@ def bench(
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="For result and report.")
     ] = None,
     build: BuildFolder = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+    timeout: Timeout = 120,
 ) -> None:
     """Measures programs under several allocators, interleaved, and shows what came out."""
     if context.invoked_subcommand is not None:
@@ -350,11 +357,30 @@ def docs_folder() -> Path:
     return root / "docs"
 
 
-@app.command("docs")
-def make_docs(
-    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: DocsFolder = None,
+def write_page(
+    result_path: Path,
+    folder: Path | None,
+    command: str,
+    found: Callable[[Result], Sequence[object]],
+    write: Callable[[Result, Path, Path], Path],
 ) -> None:
+    """Writes the page of a result, if something that the command measures is found in it."""
+    result = summary.read_result(result_path)
+    if not found(result):
+        raise BenchError(f"{result_path} is no result of `hakmem bench {command}`")
+    written = write(result, result_path, folder or docs_folder())
+    out.print(str(written), highlight=False, soft_wrap=True)
+
+
+def beside_ours(
+    found: Callable[[Result], Sequence[object]],
+) -> Callable[[Result], Sequence[object]]:
+    """The same, or nothing where ours was not measured: all is relative to it."""
+    return lambda result: found(result) if drawn.OURS in result["allocators"] else ()
+
+
+@app.command("docs")
+def make_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
     target = folder or docs_folder()
     for path in docs.write(summary.read_result(result_path), result_path, target):
@@ -380,7 +406,7 @@ def learn(
     ] = 0,
     output: ResultFolder = None,
     build: BuildFolder = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 300,
+    timeout: Timeout = 300,
 ) -> None:
     """Measures what learning is worth: fixed defaults, learning live, learned and frozen."""
     where = places.find(build)
@@ -440,7 +466,7 @@ def measure_bounds(
     allocators: AllocatorNames = "",
     output: ResultFolder = None,
     build: BuildFolder = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+    timeout: Timeout = 120,
 ) -> None:
     """Measures what has a bound, in turns with other allocators, and says whether it holds."""
     where = places.find(build)
@@ -454,16 +480,9 @@ def measure_bounds(
 
 
 @app.command("bounds-docs")
-def make_bounds_docs(
-    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: DocsFolder = None,
-) -> None:
+def make_bounds_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/bounds.md from a result of `bounds`."""
-    result = summary.read_result(result_path)
-    if not bounds.verdicts(result):
-        raise BenchError(f"{result_path} is no result of `hakmem bench bounds`")
-    written = bounds_text.write(result, result_path, folder or docs_folder())
-    out.print(str(written), highlight=False, soft_wrap=True)
+    write_page(result_path, folder, "bounds", bounds.verdicts, bounds_text.write)
 
 
 @app.command("drawn")
@@ -472,7 +491,7 @@ def measure_drawn(
     count: Annotated[
         int, typer.Option(min=1, help="Workloads, one of each seed from the first.")
     ] = drawn.COUNT,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds.")] = drawn.ROUNDS,
+    rounds: Rounds = drawn.ROUNDS,
     allocators: AllocatorNames = "",
     lib: Libraries = None,
     worst: Annotated[
@@ -480,7 +499,7 @@ def measure_drawn(
     ] = drawn_text.WORST,
     output: ResultFolder = None,
     build: BuildFolder = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+    timeout: Timeout = 120,
 ) -> None:
     """Measures workloads that nobody has chosen, in turns under all allocators."""
     where = places.find(build)
@@ -492,16 +511,9 @@ def measure_drawn(
 
 
 @app.command("drawn-docs")
-def make_drawn_docs(
-    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: DocsFolder = None,
-) -> None:
+def make_drawn_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/drawn.md from a result of `drawn`."""
-    result = summary.read_result(result_path)
-    if not drawn.workloads(result) or drawn.OURS not in result["allocators"]:
-        raise BenchError(f"{result_path} is no result of `hakmem bench drawn`")
-    written = drawn_text.write(result, result_path, folder or docs_folder())
-    out.print(str(written), highlight=False, soft_wrap=True)
+    write_page(result_path, folder, "drawn", beside_ours(drawn.workloads), drawn_text.write)
 
 
 @app.command("shapes")
@@ -509,12 +521,12 @@ def measure_shapes(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME...", help="Only these shapes.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds.")] = shapes.ROUNDS,
+    rounds: Rounds = shapes.ROUNDS,
     allocators: AllocatorNames = "",
     lib: Libraries = None,
     output: ResultFolder = None,
     build: BuildFolder = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run.")] = 120,
+    timeout: Timeout = 120,
 ) -> None:
     """Measures how much more than it must an allocator holds, in turns under all allocators."""
     where = places.find(build)
@@ -526,16 +538,36 @@ def measure_shapes(
 
 
 @app.command("shapes-docs")
-def make_shapes_docs(
-    result_path: Annotated[Path, typer.Argument(metavar="RESULT", help="A committed result file.")],
-    folder: DocsFolder = None,
-) -> None:
+def make_shapes_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/shapes.md from a result of `shapes`."""
-    result = summary.read_result(result_path)
-    if not shapes.shapes(result) or drawn.OURS not in result["allocators"]:
-        raise BenchError(f"{result_path} is no result of `hakmem bench shapes`")
-    written = shapes_text.write(result, result_path, folder or docs_folder())
-    out.print(str(written), highlight=False, soft_wrap=True)
+    write_page(result_path, folder, "shapes", beside_ours(shapes.shapes), shapes_text.write)
+
+
+@app.command("latency")
+def measure_latency(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Only these workloads.")
+    ] = None,
+    rounds: Rounds = latency.ROUNDS,
+    allocators: AllocatorNames = "",
+    lib: Libraries = None,
+    output: ResultFolder = None,
+    build: BuildFolder = None,
+    timeout: Timeout = 120,
+) -> None:
+    """Measures how long single calls take at worst, in turns under all allocators."""
+    where = places.find(build)
+    chosen_ones = with_ours(allocators, lib or [], where)
+    plan = whole_plan(latency.benchmarks(names or [], where), chosen_ones, where, rounds, timeout)
+    result = measure_and_show(plan, output, latency_text.show)
+    if failed_here(result, lib or []):
+        raise typer.Exit(1)
+
+
+@app.command("latency-docs")
+def make_latency_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
+    """Writes docs/latency.md from a result of `latency`."""
+    write_page(result_path, folder, "latency", beside_ours(latency.workloads), latency_text.write)
 
 
 def main() -> None:

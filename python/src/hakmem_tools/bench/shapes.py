@@ -6,21 +6,20 @@ mean of that allocator, and is named as a failure.
 Who uses it: cli and shapes_text. What is said follows from the result alone; it never prints.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hakmem_tools.bench import stats, summary
 from hakmem_tools.bench.drawn import OURS
+from hakmem_tools.bench.named import Named
 from hakmem_tools.bench.places import BenchError, Places
-from hakmem_tools.bench.runner import Result, ask, built_program
+from hakmem_tools.bench.runner import Result
 from hakmem_tools.bench.suite import Benchmark
 from hakmem_tools.bench.summary import Row
 
 ROUNDS = 3
-GROUP = "shapes"
-PREFIX = "shape-"
+PROGRAM = Named("shapes", prefix="shape-", one="shape")
 DOUBLE = 2.0
 """Above so many times the leanest a shape is counted against any allocator."""
 NEAR = 1.10
@@ -31,28 +30,9 @@ FAR = 1.25
 # ---- what is measured ----
 
 
-def listed(program: str) -> dict[str, str]:
-    """What each shape does, as the program says it."""
-    found = {}
-    for line in ask(program, "list") or [""]:
-        shape = re.fullmatch(r"([\w-]+): *(\S.*)", line)
-        if shape is None:
-            raise BenchError(f"`shapes list` does not say what there is: '{line[:200]}'")
-        found[shape.group(1)] = shape.group(2)
-    return found
-
-
 def benchmarks(names: Sequence[str], places: Places) -> list[Benchmark]:
     """The shapes of these names, or all, in the order of the program."""
-    known = listed(built_program("shapes", places))
-    for name in names:
-        if name not in known:
-            raise BenchError(f"there is no shape '{name}'; there are: {', '.join(known)}")
-    return [
-        Benchmark(f"{PREFIX}{name}", GROUP, what, ("shapes", name), (name,))
-        for name, what in known.items()
-        if not names or name in names
-    ]
+    return PROGRAM.benchmarks(names, places)
 
 
 # ---- what came out ----
@@ -79,13 +59,6 @@ class Shape:
         return rss / self.must_kb if rss and self.must_kb else None
 
 
-def name_of(benchmark: str) -> str:
-    """The shape that a benchmark is called after."""
-    if not benchmark.startswith(PREFIX):
-        raise BenchError(f"the result is damaged: '{benchmark}' is no name of a shape")
-    return benchmark.removeprefix(PREFIX)
-
-
 def must_hold(benchmark: dict[str, Any]) -> float | None:
     """What the program says in all rounds of all allocators that completed."""
     said: set[float] = set()
@@ -106,9 +79,9 @@ def shapes(result: Result) -> list[Shape]:
     """All that are in a result, also those in which somebody failed."""
     found = []
     for benchmark in result["benchmarks"]:
-        if benchmark["group"] == GROUP:
+        if benchmark["group"] == PROGRAM.program:
             rows = {row.allocator: row for row in summary.rows_of_benchmark(benchmark)}
-            name, what = name_of(benchmark["name"]), benchmark["what"]
+            name, what = PROGRAM.name_of(benchmark["name"]), benchmark["what"]
             found.append(Shape(name, what, must_hold(benchmark), rows))
     return found
 

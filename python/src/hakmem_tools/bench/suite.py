@@ -26,6 +26,7 @@ GROUPS = {
     "bounds": "Workloads of `hakmem bench bounds`",
     "drawn": "Workloads of `hakmem bench drawn`",
     "shapes": "Shapes of `hakmem bench shapes`",
+    "latency": "Workloads of `hakmem bench latency`",
 }
 
 WARM_MIB = 512

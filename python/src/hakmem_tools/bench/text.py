@@ -24,6 +24,18 @@ def megabytes(kilobytes: float | None) -> str:
     return NOTHING if kilobytes is None else f"{kilobytes / 1000:.1f}"
 
 
+def nanoseconds(value: float | None) -> str:
+    """A time in ns, us or ms, with up to three digits, or more of ms."""
+    if value is None:
+        return NOTHING
+    if value < 999.5:
+        return f"{value:.0f} ns"
+    scaled, unit = (value / 1e3, "us") if value < 999_500 else (value / 1e6, "ms")
+    if scaled >= 99.95:
+        return f"{scaled:,.0f} {unit}"
+    return f"{scaled:.2f} {unit}" if unit == "ms" and scaled < 9.995 else f"{scaled:.1f} {unit}"
+
+
 def ratio(value: float | None) -> str:
     """Two digits."""
     return NOTHING if not value else f"{value:.2f}"
