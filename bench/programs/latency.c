@@ -4,14 +4,13 @@
  * requests waits for the call in a thousand that gives memory back, takes a lock, or goes through
  * lists. `latency list` names the workloads and says what each does.
  *
- * An allocation is timed with the first write to each of its pages, for who puts that off to the
- * program has not done the work; a release is the call alone. Metrics: alloc_p50, alloc_p99,
- * alloc_p999, alloc_p9999 and alloc_max in nanoseconds (of so many in a hundred, a thousand, ten
- * thousand), free_p50 and so on, and alloc_slow and free_slow: how much of the time of all went to
- * calls of 10 us and more, in percent. Each contains what it takes to read the clock once, some
- * 20 ns. Values are kept to 3% (64 steps a doubling, as in HdrHistogram). And what is resident when
- * all is freed: who gives nothing back has less to do. Checksum: the sizes of all blocks; their
- * ends are checked.
+ * An allocation is timed with the first write to each of its pages, for who leaves that to the
+ * program has not done the work; a free is the call alone. Metrics: the percentiles alloc_p50,
+ * alloc_p99, alloc_p999 (99.9) and alloc_p9999, and alloc_max, in ns, and alloc_slow: how much of
+ * the time of all went to calls of 10 us and more, in percent; free_p50 and so on likewise. Each
+ * duration contains one reading of the clock, some 20 ns; they are kept to 3% (64 steps a doubling,
+ * as in HdrHistogram). And what is resident when all is freed: who gives nothing back has less to
+ * do. Checksum: the sizes of all blocks; their ends are checked.
  */
 #include "bench.h"
 
@@ -30,7 +29,6 @@ struct histogram {
 
 struct worker {
     const struct workload *what;
-    struct worker *other; /* of `handed`: whose blocks it frees */
     uint64_t random, checksum;
     struct histogram alloc, release;
 };

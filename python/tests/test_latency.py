@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
-from fake_build import LIST, bench, complete, places_of, program, terminal
+from fake_build import LIST, bench, complete, terminal
 from hakmem_tools.bench import cli, latency, latency_text, runner, summary, text
 from hakmem_tools.bench.places import BenchError, Places
 
@@ -198,44 +198,6 @@ def test_only_latency_counts_and_names_say_so() -> None:
     odd = make_benchmark("b", "latency", hakmem=entry())
     with pytest.raises(BenchError, match="'b' is no name of a workload"):
         latency.workloads(make_result(odd))
-
-
-# ---- what there is to choose from ----
-
-
-def test_the_program_says_what_there_is(tmp_path: Path) -> None:
-    where = places_of(program(tmp_path, "latency", LIST))
-    found = latency.benchmarks([], where)
-    assert [(b.name, b.what) for b in found] == [
-        ("latency-wide", "pages, 3%: few"),
-        ("latency-thin_1", "one"),
-        ("latency-last", "two"),
-    ]
-    assert {b.group for b in found} == {"latency"}
-    for quick in (False, True):
-        assert found[1].command_for(quick) == ("latency", "thin_1")
-    chosen = latency.benchmarks(["last", "wide", "last"], where)
-    assert [b.name for b in chosen] == ["latency-wide", "latency-last"]
-
-
-def test_an_unknown_name_is_an_error_that_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(BenchError) as error:
-        latency.benchmarks(["wide", "thin"], places_of(program(tmp_path, "latency", LIST)))
-    assert str(error.value) == "there is no workload 'thin'; there are: wide, thin_1, last"
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo no list >&2; exit 2", "`latency list` failed: no list"),
-        ("echo 'a: b'; echo 'c d: e'", "`latency list` does not say what there is: 'c d: e'"),
-        ("true", "does not say what there is: ''"),
-    ],
-)
-def test_a_program_that_does_not_say_it_is_an_error(tmp_path: Path, script: str, said: str) -> None:
-    with pytest.raises(BenchError) as error:
-        latency.benchmarks([], places_of(program(tmp_path, "latency", script)))
-    assert said in str(error.value)
 
 
 # ---- what is shown ----

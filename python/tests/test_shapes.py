@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
-from fake_build import LIST, bench, complete, places_of, program, terminal
+from fake_build import LIST, bench, complete, terminal
 from hakmem_tools.bench import cli, runner, shapes, shapes_text, summary
 from hakmem_tools.bench.places import BenchError, Places
 
@@ -133,45 +133,6 @@ def test_only_shapes_count_and_their_names_say_so() -> None:
     odd = make_benchmark("b", "shapes", hakmem=entry(4))
     with pytest.raises(BenchError, match="'b' is no name of a shape"):
         shapes.shapes(make_result(odd))
-
-
-# ---- what there is to choose from ----
-
-
-def test_the_program_says_what_there_is(tmp_path: Path) -> None:
-    where = places_of(program(tmp_path, "shapes", LIST))
-    found = shapes.benchmarks([], where)
-    assert [(b.name, b.what) for b in found] == [
-        ("shape-wide", "pages, 3%: few"),
-        ("shape-thin_1", "one"),
-        ("shape-last", "two"),
-    ]
-    assert {b.group for b in found} == {"shapes"}
-    for quick in (False, True):
-        assert found[1].command_for(quick) == ("shapes", "thin_1")
-    chosen = shapes.benchmarks(["last", "wide", "last"], where)
-    assert [b.name for b in chosen] == ["shape-wide", "shape-last"]
-
-
-def test_an_unknown_name_is_an_error_that_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(BenchError) as error:
-        shapes.benchmarks(["wide", "thin"], places_of(program(tmp_path, "shapes", LIST)))
-    assert str(error.value) == "there is no shape 'thin'; there are: wide, thin_1, last"
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo no list >&2; exit 2", "`shapes list` failed: no list"),
-        ("echo 'a: b'; echo 'c d: e'", "does not say what there is: 'c d: e'"),
-        ("echo 'a: '", "does not say what there is: 'a: '"),
-        ("true", "does not say what there is: ''"),
-    ],
-)
-def test_a_program_that_does_not_say_it_is_an_error(tmp_path: Path, script: str, said: str) -> None:
-    with pytest.raises(BenchError) as error:
-        shapes.benchmarks([], places_of(program(tmp_path, "shapes", script)))
-    assert said in str(error.value)
 
 
 # ---- what is shown ----

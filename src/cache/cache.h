@@ -394,8 +394,8 @@ static inline bool hak_cache_is_tick_due(const struct hak_heap *heap)
                0 ||
            HAK_UNLIKELY(hak_load_relaxed(&hak_pool_knobs.behind));
 }
-/* Slow paths call it now and then. Every HAK_TICK_NS: collects for all threads that do not come
- * to it, and gives back what has been kept for too long. */
+/* Slow paths call it now and then. Gives back what has been kept for too long, and every
+ * HAK_TICK_NS collects for all threads that do not come to it. */
 void hak_cache_tick_any(void);
 
 /* --- watched classes: every request for one of them comes to the slow path --- */
