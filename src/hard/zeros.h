@@ -89,32 +89,31 @@ HAK_ALWAYS_INLINE hard_vector hard_vector_of_pair(hard_pair v)
 #endif
 }
 
-/* p and bytes are multiples of 16, bytes > 0. What is no multiple of a turn is looked at in part
- * twice, which takes fewer branches: few of them are foreseen where lengths change. */
-HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
+/* All vectors or-ed. p and bytes are multiples of 16, bytes > 0. What is no multiple of a turn is
+ * looked at in part twice, which takes fewer branches: few of them are foreseen where lengths
+ * change. */
+HAK_ALWAYS_INLINE hard_vector hard_any(const char *p, size_t bytes)
 {
     const char *end = p + bytes;
-    hard_vector any;
-    if (bytes < 64) {
-        any = hard_vector_of_pair(hard_pair_at(p) | hard_pair_at(end - 16) |
-                                  hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
-    } else {
-        any = hard_vectors_at(end - 2 * HARD_VECTOR_BYTES, 2);
-        if (bytes <= HARD_STEP_BYTES) {
-            any |= hard_vectors_at(p, 2);
-        } else {
-            any |= hard_vectors_at(end - HARD_STEP_BYTES, 2);
-            if (bytes <= 2 * HARD_STEP_BYTES) {
-                any |= hard_vectors_at(p, 4);
-            } else {
-                end -= 2 * HARD_STEP_BYTES;
-                any |= hard_vectors_at(end, 4);
-                for (; p < end; p += 2 * HARD_STEP_BYTES)
-                    any |= hard_vectors_at(p, 8);
-            }
-        }
-    }
-    return hard_vector_is_zero(any);
+    if (bytes < 64)
+        return hard_vector_of_pair(hard_pair_at(p) | hard_pair_at(end - 16) |
+                                   hard_pair_at(p + (bytes / 2 & ~(size_t)15)));
+    hard_vector any = hard_vectors_at(end - 2 * HARD_VECTOR_BYTES, 2);
+    if (bytes <= HARD_STEP_BYTES)
+        return any | hard_vectors_at(p, 2);
+    any |= hard_vectors_at(end - HARD_STEP_BYTES, 2);
+    if (bytes <= 2 * HARD_STEP_BYTES)
+        return any | hard_vectors_at(p, 4);
+    end -= 2 * HARD_STEP_BYTES;
+    any |= hard_vectors_at(end, 4);
+    for (; p < end; p += 2 * HARD_STEP_BYTES)
+        any |= hard_vectors_at(p, 8);
+    return any;
+}
+
+HAK_ALWAYS_INLINE bool hard_is_zero(const char *p, size_t bytes)
+{
+    return hard_vector_is_zero(hard_any(p, bytes));
 }
 
 HAK_ALWAYS_INLINE void hard_zero_few(char *p, size_t bytes)
