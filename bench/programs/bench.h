@@ -121,18 +121,24 @@ static inline unsigned char bench_tag(uint32_t size)
     return (unsigned char)(size * 7 + 3);
 }
 
-/* Allocates `size` bytes (at least 5) and writes its ends: the size in front, a tag at the end. */
+/* Writes the ends of a block of `size` bytes (at least 5): the size in front, a tag at the end. */
+static inline void bench_block_mark(unsigned char *block, uint32_t size)
+{
+    memcpy(block, &size, sizeof size);
+    block[size - 1] = bench_tag(size);
+}
+
+/* Allocates `size` bytes and marks them. */
 static inline unsigned char *bench_block_new(uint32_t size)
 {
     unsigned char *block = (unsigned char *)malloc(size);
     if (__builtin_expect(block == NULL, 0))
         bench_die(3, "malloc(%" PRIu32 ") failed: %s", size, strerror(errno));
-    memcpy(block, &size, sizeof size);
-    block[size - 1] = bench_tag(size);
+    bench_block_mark(block, size);
     return block;
 }
 
-/* Checks what bench_block_new wrote and returns the size. */
+/* Checks what bench_block_mark wrote and returns the size. */
 static inline uint32_t bench_block_check(const unsigned char *block)
 {
     uint32_t size;

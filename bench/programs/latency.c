@@ -134,8 +134,7 @@ static void *place(struct worker *w, uint32_t bytes)
         bench_die(3, "malloc(%" PRIu32 ") failed: %s", bytes, strerror(errno));
     bench_touch_pages(p, bytes, 0);
     histogram_add(&w->alloc, bench_now_ns() - begin);
-    memcpy(p, &bytes, sizeof bytes);
-    p[bytes - 1] = bench_tag(bytes);
+    bench_block_mark(p, bytes);
     return p;
 }
 
@@ -145,6 +144,18 @@ static void release(struct worker *w, void *p)
     uint64_t begin = bench_now_ns();
     free(p);
     histogram_add(&w->release, bench_now_ns() - begin);
+}
+
+static void fill(struct worker *w, void **block, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        block[i] = place(w, draw_bytes(w));
+}
+
+static void empty(struct worker *w, void **block, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        release(w, block[i]);
 }
 
 /* The list of blocks is the program's own memory. */
@@ -157,15 +168,13 @@ static void *slots[MOST_THREADS][MOST_SLOTS];
 static void replaced(struct worker *w)
 {
     void **slot = slots[w - workers];
-    for (uint32_t i = 0; i < w->what->slots; i++)
-        slot[i] = place(w, draw_bytes(w));
+    fill(w, slot, w->what->slots);
     for (uint32_t i = 0; i < w->what->steps; i++) {
         size_t at = bench_below(bench_random(&w->random), w->what->slots);
         release(w, slot[at]);
         slot[at] = place(w, draw_bytes(w));
     }
-    for (uint32_t i = 0; i < w->what->slots; i++)
-        release(w, slot[i]);
+    empty(w, slot, w->what->slots);
 }
 
 /* All is allocated, then all is freed in random order, again and again. */
@@ -173,8 +182,7 @@ static void phases(struct worker *w)
 {
     void **slot = slots[w - workers];
     for (uint32_t done = 0; done < w->what->steps; done += w->what->slots) {
-        for (uint32_t i = 0; i < w->what->slots; i++)
-            slot[i] = place(w, draw_bytes(w));
+        fill(w, slot, w->what->slots);
         for (uint32_t left = w->what->slots; left > 0; left--) {
             size_t at = bench_below(bench_random(&w->random), left);
             release(w, slot[at]);
@@ -189,11 +197,9 @@ static void phases(struct worker *w)
 static void requests(struct worker *w)
 {
     void **kept = slots[w - workers], *block[REQUEST_BLOCKS];
-    for (uint32_t i = 0; i < w->what->slots; i++)
-        kept[i] = place(w, draw_bytes(w));
+    fill(w, kept, w->what->slots);
     for (uint32_t done = 0; done < w->what->steps; done += REQUEST_BLOCKS) {
-        for (uint32_t i = 0; i < REQUEST_BLOCKS; i++)
-            block[i] = place(w, draw_bytes(w));
+        fill(w, block, REQUEST_BLOCKS);
         size_t stays = bench_below(bench_random(&w->random), REQUEST_BLOCKS);
         size_t at = bench_below(bench_random(&w->random), w->what->slots);
         void *before = kept[at];
@@ -202,8 +208,7 @@ static void requests(struct worker *w)
         for (uint32_t i = REQUEST_BLOCKS; i-- > 0;)
             release(w, block[i]);
     }
-    for (uint32_t i = 0; i < w->what->slots; i++)
-        release(w, kept[i]);
+    empty(w, kept, w->what->slots);
 }
 
 /* The first thread allocates, the second frees, with a ring between them. */
