@@ -485,6 +485,25 @@ def make_bounds_docs(result_path: CommittedResult, folder: DocsFolder = None) ->
     write_page(result_path, folder, "bounds", bounds.verdicts, bounds_text.write)
 
 
+def measure_beside_ours(
+    listed: Callable[[places.Places], list[suite.Benchmark]],
+    show: Callable[[Result, Console], None],
+    given: str,
+    extra: list[str],
+    rounds: int,
+    output: Path | None,
+    build: Path | None,
+    seconds: float,
+) -> None:
+    """Measures what is listed, relative to ours; exit status 1 if ours or an extra one failed."""
+    where = places.find(build)
+    chosen_ones = with_ours(given, extra, where)
+    plan = whole_plan(listed(where), chosen_ones, where, rounds, seconds)
+    result = measure_and_show(plan, output, show)
+    if failed_here(result, extra):
+        raise typer.Exit(1)
+
+
 @app.command("drawn")
 def measure_drawn(
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = drawn.FIRST,
@@ -502,12 +521,9 @@ def measure_drawn(
     timeout: Timeout = 120,
 ) -> None:
     """Measures workloads that nobody has chosen, in turns under all allocators."""
-    where = places.find(build)
-    chosen_ones = with_ours(allocators, lib or [], where)
-    plan = whole_plan(drawn.benchmarks(first, count, where), chosen_ones, where, rounds, timeout)
-    result = measure_and_show(plan, output, functools.partial(drawn_text.show, worst=worst))
-    if failed_here(result, lib or []):
-        raise typer.Exit(1)
+    listed = functools.partial(drawn.benchmarks, first, count)
+    show = functools.partial(drawn_text.show, worst=worst)
+    measure_beside_ours(listed, show, allocators, lib or [], rounds, output, build, timeout)
 
 
 @app.command("drawn-docs")
@@ -529,12 +545,8 @@ def measure_shapes(
     timeout: Timeout = 120,
 ) -> None:
     """Measures how much more than it must an allocator holds, in turns under all allocators."""
-    where = places.find(build)
-    chosen_ones = with_ours(allocators, lib or [], where)
-    plan = whole_plan(shapes.benchmarks(names or [], where), chosen_ones, where, rounds, timeout)
-    result = measure_and_show(plan, output, shapes_text.show)
-    if failed_here(result, lib or []):
-        raise typer.Exit(1)
+    listed, show = functools.partial(shapes.benchmarks, names or []), shapes_text.show
+    measure_beside_ours(listed, show, allocators, lib or [], rounds, output, build, timeout)
 
 
 @app.command("shapes-docs")
@@ -556,12 +568,8 @@ def measure_latency(
     timeout: Timeout = 120,
 ) -> None:
     """Measures how long single calls take at worst, in turns under all allocators."""
-    where = places.find(build)
-    chosen_ones = with_ours(allocators, lib or [], where)
-    plan = whole_plan(latency.benchmarks(names or [], where), chosen_ones, where, rounds, timeout)
-    result = measure_and_show(plan, output, latency_text.show)
-    if failed_here(result, lib or []):
-        raise typer.Exit(1)
+    listed, show = functools.partial(latency.benchmarks, names or []), latency_text.show
+    measure_beside_ours(listed, show, allocators, lib or [], rounds, output, build, timeout)
 
 
 @app.command("latency-docs")
