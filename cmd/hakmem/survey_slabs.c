@@ -381,10 +381,9 @@ static void walk_bins(struct walk *w, struct hak_heap_seen *h, unsigned cls)
         walk_stack(w, h, cls, stack, top, h->heap.classes[cls].capacity);
     if (front->meter == NULL || cls >= HAK_METERED_CLASSES)
         return;
-    stack = (uint64_t)(uintptr_t)front->meter + offsetof(struct hak_meter, blocks) +
-            cls * sizeof front->meter->blocks[0];
+    stack = (uint64_t)(uintptr_t)hak_metered_stack(front->meter, cls);
     top = (uint64_t)(uintptr_t)hak_load_relaxed(&front->bins[HAK_KIND_METERED / 2 + cls].top);
-    if (top - stack <= sizeof front->meter->blocks[0]) /* closed, it is not there at all */
+    if (top - stack <= sizeof front->meter->stacks[0]) /* closed, it is not there at all */
         walk_stack(w, h, cls, stack, top, HAK_METER_BLOCKS);
 }
 

@@ -39,4 +39,5 @@ __attribute__((destructor)) static void init_end(void)
         hak_report_stages();
     if (hak_options.lock_stats)
         hak_report_locks();
+    hak_heap_audit(NULL);
 }

@@ -19,6 +19,8 @@
 
 /* The compiler forgets what it knows about a variable; no instruction is made. */
 #define HAK_OPAQUE(x) __asm__("" : "+r"(x))
+/* The compiler may rely on it. */
+#define HAK_ASSUME(x) ((x) ? (void)0 : __builtin_unreachable())
 
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((noinline, cold))

@@ -16,9 +16,7 @@
 
 #define BIN_MAX_BYTES ((size_t)256 << 10)
 #define BIN_MAX_BLOCKS (BIN_MAX_BYTES / 256u) /* their stack shares the first cache */
-#define BIN_MIN_BLOCKS 3u
-#define BIN_FEW_BLOCKS 7u
-#define BIN_FEW_FROM_BYTES ((size_t)9 << 10) /* the class of 8 KiB is a little longer */
+#define BIN_FEW_FROM_BYTES ((size_t)9 << 10)  /* the class of 8 KiB is a little longer */
 #define BIN_TURN_BYTES ((size_t)2 << 10)
 #define BIN_VOLUME_BYTES ((size_t)16 << 10)
 #define BIN_VOLUME_MOST_BYTES ((size_t)64 << 10)
@@ -38,20 +36,36 @@
 struct hak_cache_knobs hak_cache_knobs = {
     .spare_bytes = (size_t)4 << 20, .idle_ticks = 16, .exchange_blocks = 4096, .refine_slots = 64};
 
-/* Capacities are one less than a power of two: with the NULL below them the stacks are powers of
- * two long. */
+/* Capacities are one less than a power of two, those of tiny blocks two less: with the NULLs below
+ * them their stacks are powers of two long, as the records are that large stacks are made of. */
+static unsigned bins_gap(unsigned cls)
+{
+    return hak_class(cls)->size_bytes <= HAK_TINY_MAX ? HAK_BIN_NULLS : 1;
+}
+
+static unsigned bins_least_capacity(unsigned cls)
+{
+    return 4 - bins_gap(cls);
+}
+
 static unsigned bins_first_capacity(unsigned cls)
 {
     size_t size = hak_class(cls)->size_bytes;
-    return size <= 128                 ? 31
-           : size <= HAK_TINY_MAX      ? 15
-           : size < BIN_FEW_FROM_BYTES ? 7
-                                       : BIN_MIN_BLOCKS;
+    unsigned power = size <= 128                 ? 32
+                     : size <= HAK_TINY_MAX      ? 16
+                     : size < BIN_FEW_FROM_BYTES ? 8
+                                                 : 4;
+    return power - bins_gap(cls);
+}
+
+static unsigned bins_next_capacity(unsigned cls, unsigned capacity)
+{
+    return capacity * 2 + bins_gap(cls);
 }
 
 static size_t bins_stack_bytes(unsigned capacity)
 {
-    return (capacity + 1) * sizeof(void *);
+    return (HAK_BIN_NULLS + capacity) * sizeof(void *);
 }
 
 /* The stack has room for it, and the bin has no more. */
@@ -64,13 +78,14 @@ static void bins_set_capacity(struct hak_heap *heap, unsigned cls, unsigned capa
 }
 
 /* The bin has what it had, for which there is room. */
-static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsigned capacity)
+static void bins_install(struct hak_heap *heap, unsigned cls, void **cells, unsigned capacity)
 {
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned blocks = hak_bin_blocks(heap, cls);
+    void **stack = cells + HAK_BIN_NULLS - 1;
     if (blocks != 0)
         memcpy(stack + 1, ch->stack + 1, blocks * sizeof(void *));
-    stack[0] = NULL;
+    stack[-1] = stack[0] = NULL;
     ch->stack = stack;
     ch->stack_blocks = (uint16_t)capacity;
     bins_set_capacity(heap, cls, capacity);
@@ -81,16 +96,16 @@ static void bins_install(struct hak_heap *heap, unsigned cls, void **stack, unsi
 static void bins_install_first(struct hak_heap *heap, unsigned cls)
 {
     unsigned capacity = bins_first_capacity(cls);
-    void **stack = (void **)(void *)(heap->stack_arena + heap->arena_used_bytes);
+    void **cells = (void **)(void *)(heap->stack_arena + heap->arena_used_bytes);
     heap->arena_used_bytes = (uint16_t)(heap->arena_used_bytes + bins_stack_bytes(capacity));
-    bins_install(heap, cls, stack, capacity);
+    bins_install(heap, cls, cells, capacity);
 }
 
 /* A guest's first stack of a class is a smaller one, with those of other guests in a page, until it
  * has to grow. */
 static bool bins_try_install_few(struct hak_heap *heap, unsigned cls)
 {
-    unsigned capacity = (unsigned)hak_min(bins_first_capacity(cls), BIN_FEW_BLOCKS);
+    unsigned capacity = (unsigned)hak_min(bins_first_capacity(cls), 8 - bins_gap(cls));
     size_t end = heap->few_used_bytes + bins_stack_bytes(capacity);
     if (heap->few_stacks == NULL || end > HAK_FEW_STACKS_BYTES)
         return false;
@@ -112,19 +127,19 @@ static bool bins_try_resize(struct hak_heap *heap, unsigned cls, unsigned capaci
     struct hak_class_heap *ch = &heap->classes[cls];
     unsigned old = ch->stack_blocks;
     void **before = ch->stack;
-    void **stack = hak_meta_alloc(bins_stack_bytes(capacity));
-    if (stack == NULL)
+    void **cells = hak_meta_alloc(bins_stack_bytes(capacity));
+    if (cells == NULL)
         return false;
-    bins_install(heap, cls, stack, capacity);
+    bins_install(heap, cls, cells, capacity);
     if (old > bins_first_capacity(cls))
-        hak_meta_free(before, bins_stack_bytes(old));
+        hak_meta_free(before + 1 - HAK_BIN_NULLS, bins_stack_bytes(old));
     return true;
 }
 
 /* The stack has room for twice as many: it was made for a larger bin. */
 static bool bins_try_widen(struct hak_heap *heap, unsigned cls)
 {
-    unsigned capacity = heap->classes[cls].capacity * 2u + 1;
+    unsigned capacity = bins_next_capacity(cls, heap->classes[cls].capacity);
     if (capacity > heap->classes[cls].stack_blocks)
         return false;
     bins_set_capacity(heap, cls, capacity);
@@ -133,7 +148,7 @@ static bool bins_try_widen(struct hak_heap *heap, unsigned cls)
 
 static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 {
-    unsigned capacity = heap->classes[cls].capacity * 2u + 1;
+    unsigned capacity = bins_next_capacity(cls, heap->classes[cls].capacity);
     if (bins_try_widen(heap, cls))
         return;
     if (capacity <= bins_first_capacity(cls))
@@ -147,7 +162,7 @@ static void bins_grow(struct hak_heap *heap, unsigned cls, size_t max_bytes)
 /* To the smallest capacity that has a stack of its own. */
 static void bins_shrink(struct hak_heap *heap, unsigned cls)
 {
-    unsigned capacity = bins_first_capacity(cls) * 2 + 1;
+    unsigned capacity = bins_next_capacity(cls, bins_first_capacity(cls));
     if (heap->classes[cls].stack_blocks > capacity)
         (void)bins_try_resize(heap, cls, capacity);
 }
@@ -179,8 +194,8 @@ static bool bins_is_thin_locked(const struct hak_heap *heap, unsigned cls)
 /* An empty bin. */
 static void bins_narrow_locked(struct hak_heap *heap, unsigned cls)
 {
-    if (heap->classes[cls].capacity > BIN_MIN_BLOCKS && hak_bin_blocks(heap, cls) == 0)
-        bins_set_capacity(heap, cls, BIN_MIN_BLOCKS);
+    if (heap->classes[cls].capacity > bins_least_capacity(cls) && hak_bin_blocks(heap, cls) == 0)
+        bins_set_capacity(heap, cls, bins_least_capacity(cls));
 }
 
 /* Overflows that were followed by underflows are enough for the bin to grow. */
@@ -377,7 +392,7 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
         if (heap->classes[next].stack != NULL && hak_bin_blocks(heap, next) == 0 && s != NULL &&
             !bins_is_fresh(s) && !hak_cache_is_ordered(&heap->front, next))
             (void)bins_fill_locked(heap, next, true, &unused);
-        void *p = hak_cache_pop(&heap->front, next * 2u);
+        void *p = hak_bin_take(heap, next * 2u);
         if (p != NULL) {
             heap->classes[cls].borrow_blocks--;
             hak_count_owner(&heap->stats.borrowed_blocks, 1u);
@@ -390,8 +405,8 @@ static void *bins_try_borrow_locked(struct hak_heap *heap, unsigned cls)
 /* Out of the bin that malloc pops from. */
 static void *bins_pop(struct hak_heap *heap, unsigned cls)
 {
-    return hak_cache_pop(
-        &heap->front, cls * 2u + (hak_cache_is_ordered(&heap->front, cls) ? HAK_KIND_METERED : 0));
+    return hak_bin_take(heap, cls * 2u +
+                                  (hak_cache_is_ordered(&heap->front, cls) ? HAK_KIND_METERED : 0));
 }
 
 static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_do, bool *zero)
@@ -402,7 +417,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (p != NULL)
         return p;
     if (HAK_UNLIKELY(hak_heap_unmeter_owner(heap, cls)))
-        return hak_cache_pop(&heap->front, cls * 2u);
+        return hak_bin_take(heap, cls * 2u);
     hak_registry_bury();
     struct hak_heap *home = hak_heap_lock_owner(heap);
     home->home_refills++;
@@ -433,7 +448,7 @@ static void *bins_refill(struct hak_heap *heap, unsigned cls, bool larger_will_d
     if (p == NULL) /* with the lock held: no other thread changes which bin it is */
         p = bins_pop(heap, cls);
     if (p == NULL)
-        p = hak_cache_pop(&heap->front, cls * 2u);
+        p = hak_bin_take(heap, cls * 2u);
     hak_unlock(&home->lock);
     return p;
 }
@@ -569,7 +584,7 @@ static void bins_empty_locked(struct hak_heap *heap, unsigned cls)
     struct hak_heap *home = hak_home(heap);
     void *p;
     while (HAK_UNLIKELY(hak_bin_blocks(heap, cls) != 0) &&
-           (p = hak_cache_pop(&heap->front, cls * 2u)) != NULL) {
+           (p = hak_bin_take(heap, cls * 2u)) != NULL) {
         hak_unlock(&home->lock);
         hak_cache_free_direct(cls, p);
         hak_lock(&home->lock);

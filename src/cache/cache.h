@@ -4,9 +4,9 @@
  * class, its slabs, an outbox for blocks of other threads' slabs and an inbox of its own slabs that
  * others have freed into.
  *
- *   bin of a class:   stack -> [NULL][oldest] ... [newest][    ][    ]
- *                                                ^ top           ^ limit
- *                     empty: top is at the NULL; full: top == limit
+ *   bin of a class:   [NULL][NULL][oldest] ... [newest][    ][    ]
+ *                           ^ stack            ^ top           ^ limit
+ *                     empty: top is at the upper NULL; full: top == limit
  *
  * The fast paths (hak_cache_pop, hak_cache_push) use only the calling thread's bins: no atomic
  * read-modify-write, no test for "no heap yet": a thread without one looks at a front in which
@@ -32,7 +32,11 @@ _Static_assert(HAK_CLASSES == HAK_POOL_LABEL_RUN, "slots of slabs are labelled w
 /* Lists of slabs of a class: from nearly full to nearly empty, and the full ones. */
 #define HAK_LISTS 5u
 #define HAK_LIST_FULL 4u
-#define HAK_STACK_ARENA_BYTES 7936u
+/* Below the blocks of a stack, so that one comparison tells malloc that the upper two cells of a
+ * bin are the same: it is empty, or a block was freed twice in a row. A bin's stack is where the
+ * upper NULL is. */
+#define HAK_BIN_NULLS 2u
+#define HAK_STACK_ARENA_BYTES 8384u
 #define HAK_FEW_STACKS_BYTES 1024u
 
 /* Beyond so many threads, whatever the settings, all share others' slabs. */
@@ -105,7 +109,7 @@ struct hak_class_heap {
 /* The blocks that a refill or an overflow moves at a time. */
 static inline unsigned hak_bin_batch(const struct hak_class_heap *ch)
 {
-    return (ch->capacity + 1u) / 2;
+    return ch->capacity / 2 + 1u;
 }
 
 /* Counted on slow paths by the owner, read by any thread. */
@@ -134,7 +138,7 @@ struct hak_outbox {
     uint32_t free;               /* of the message, so many blocks more fit */
 };
 
-#define HAK_METER_BLOCKS 122u
+#define HAK_METER_BLOCKS 121u
 #define HAK_METER_STACKS 4u
 
 /* What is counted of a class, or of all that has no metered bin. What is handed over ends before
@@ -160,9 +164,14 @@ struct hak_meter {
         uintptr_t low, high;
     } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
     uint64_t next_stack;
-    void *blocks[HAK_METERED_CLASSES][HAK_METER_BLOCKS + 1]; /* as a bin's stack: NULL below */
+    void *stacks[HAK_METERED_CLASSES][HAK_BIN_NULLS + HAK_METER_BLOCKS];
 };
 _Static_assert(sizeof(struct hak_meter) <= 32768, "records are powers of two");
+
+static inline void **hak_metered_stack(struct hak_meter *m, unsigned cls)
+{
+    return &m->stacks[cls][HAK_BIN_NULLS - 1];
+}
 
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
@@ -256,15 +265,18 @@ HAK_ALWAYS_INLINE struct hak_bin *hak_bin_of_kind(struct hak_front *front, uint6
  * delay, but only where both name one register and a displacement. A pair of malloc and free in a
  * loop takes 0.57 of the time on an Intel Xeon with AMX (see docs/performance.md). */
 
-/* The newest block of the bin of a kind, or NULL. */
+/* The newest block of the bin of a kind. NULL: there is none, or it was freed twice in a row, which
+ * hak_bin_take tells apart. */
 HAK_ALWAYS_INLINE void *hak_cache_pop(struct hak_front *front, uint64_t kind)
 {
     struct hak_bin *bin = hak_bin_of_kind(front, kind);
     HAK_OPAQUE(bin);
     void **top = hak_load_relaxed(&bin->top);
     void *p = *top;
-    if (HAK_LIKELY(p != NULL))
-        hak_store_relaxed(&bin->top, top - 1);
+    if (HAK_UNLIKELY(p == top[-1]))
+        return NULL;
+    HAK_ASSUME(p != NULL);
+    hak_store_relaxed(&bin->top, top - 1);
     return p;
 }
 
@@ -353,6 +365,12 @@ void hak_cache_flush(struct hak_heap *heap);
 
 /* The same for all heaps of the calling thread. */
 void hak_cache_flush_groups(struct hak_heap *heap);
+
+/* Looks at all that is in the bins of the calling thread's heaps, if it has any, and of those that
+ * are kept for threads to come: a block that is free already, or none, ends the process as it would
+ * when it left the bin. `look`, if not NULL, sees each. Does nothing where a lock is held. */
+typedef void hak_cache_look(const void *p, unsigned cls);
+void hak_cache_audit(struct hak_heap *heap, hak_cache_look *look);
 
 /* --- for threads without a heap (starting, ended) --- */
 void *hak_cache_shared_alloc(unsigned cls, bool *zero);

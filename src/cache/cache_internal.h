@@ -187,10 +187,28 @@ void hak_outbox_flush(struct hak_heap *heap);
  * False: there is no memory. */
 bool hak_outbox_try_add(struct hak_heap *heap, uint32_t entry, void *p);
 
+/* Ends the process if the newest block of a bin is in it twice in a row. */
+static inline void hak_bin_refuse_twice(struct hak_heap *heap, unsigned kind)
+{
+    void *const *top = hak_load_relaxed(&hak_bin_of_kind(&heap->front, kind)->top);
+    if (HAK_UNLIKELY(*top != NULL) && *top == top[-1])
+        hak_misuse(HAK_DOUBLE_FREE, *top,
+                   (kind >= HAK_KIND_METERED ? kind - HAK_KIND_METERED : kind) / 2);
+}
+
 /* Of a class of the first HAK_METERED_CLASSES. */
 static inline struct hak_bin *hak_metered_bin(struct hak_heap *heap, unsigned cls)
 {
     return &heap->front.bins[HAK_KIND_METERED / 2 + cls];
+}
+
+/* The newest block of a bin, or NULL: there is none. */
+static inline void *hak_bin_take(struct hak_heap *heap, unsigned kind)
+{
+    void *p = hak_cache_pop(&heap->front, kind);
+    if (HAK_UNLIKELY(p == NULL))
+        hak_bin_refuse_twice(heap, kind);
+    return p;
 }
 
 /* Returns what a metered bin holds to the bin of the class, as far as that has room. True: the bin

@@ -28,14 +28,15 @@ struct hak_meter *hak_cache_meter(struct hak_heap *heap)
     m = hak_meta_alloc(sizeof *m);
     if (m == NULL)
         return NULL;
-    memset(m, 0, offsetof(struct hak_meter, blocks));
+    memset(m, 0, offsetof(struct hak_meter, stacks));
     for (unsigned cls = 0; cls < HAK_METERED_CLASSES; cls++) {
-        m->blocks[cls][0] = NULL;
+        void **stack = hak_metered_stack(m, cls);
+        stack[-1] = stack[0] = NULL;
         m->of[cls].size_bytes = hak_class(cls)->size_bytes;
         m->of[cls].most = (uint8_t)meter_most_blocks(cls);
         m->of[cls].least = (uint8_t)(m->of[cls].most / METER_LEAST_PART);
-        hak_metered_bin(heap, cls)->limit = m->blocks[cls]; /* always full: nobody pushes */
-        hak_store_relaxed(&hak_metered_bin(heap, cls)->top, m->blocks[cls]);
+        hak_metered_bin(heap, cls)->limit = stack; /* always full: nobody pushes */
+        hak_store_relaxed(&hak_metered_bin(heap, cls)->top, stack);
     }
     heap->front.meter = m;
     return m;
@@ -46,7 +47,7 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls)
     if (cls >= HAK_METERED_CLASSES || heap->front.meter == NULL)
         return 0;
     void **top = hak_load_acquire(&hak_metered_bin(heap, cls)->top); /* ORDER: [metered] */
-    return (unsigned)(top - heap->front.meter->blocks[cls]);
+    return (unsigned)(top - hak_metered_stack(heap->front.meter, cls));
 }
 
 /* A fork may copy a thread's memory between any two stores, and the blocks are then freed in the
@@ -56,7 +57,7 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls)
     struct hak_meter *m = heap->front.meter;
     struct hak_metered *of = &m->of[cls];
     void **top = hak_load_relaxed(&heap->front.bins[cls].top);
-    void **to = m->blocks[cls];
+    void **to = hak_metered_stack(m, cls);
     if (HAK_UNLIKELY(*top == NULL)) /* the class may have no stack yet */
         return NULL;
     size_t blocks = hak_min((size_t)(top - heap->classes[cls].stack), of->most);
@@ -70,8 +71,10 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls)
             return NULL;
         of->thin++;
     }
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_metered_bin(heap, cls)->top) != to))
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_metered_bin(heap, cls)->top) != to)) {
+        hak_bin_refuse_twice(heap, HAK_KIND_METERED + cls * 2u);
         return NULL;
+    }
     of->left_bytes -= bytes;
     hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);
     memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
@@ -89,7 +92,7 @@ void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
     heap->front.meter->of[cls].thin = 0;
     if (hak_bin_blocks(heap, cls) >= heap->front.meter->of[cls].least)
         return;
-    while ((few[count] = hak_cache_pop(&heap->front, cls * 2u)) != NULL)
+    while ((few[count] = hak_bin_take(heap, cls * 2u)) != NULL)
         count++;
     hak_bins_grow_owner(heap, cls);
     few[count] = hak_cache_refill(heap, cls, &zero);

@@ -69,7 +69,7 @@ static bool order_is_recent(void *const *went, const void *p)
 static void order_judge_locked(struct hak_heap *heap, unsigned cls, unsigned blocks)
 {
     struct hak_metered *of = &heap->front.meter->of[cls];
-    void *const *went = heap->front.meter->blocks[cls];
+    void *const *went = hak_metered_stack(heap->front.meter, cls);
     void *const *top = hak_load_relaxed(&heap->front.bins[cls].top);
     bool newest_will_do = blocks == of->blocks_before || order_is_recent(went, *top);
     of->blocks_before = (uint16_t)blocks;
@@ -83,7 +83,7 @@ void *hak_cache_take_ordered(struct hak_heap *heap, unsigned cls)
 {
     unsigned blocks = hak_bin_blocks(heap, cls);
     struct hak_bin *metered = hak_metered_bin(heap, cls);
-    void **to = heap->front.meter->blocks[cls];
+    void **to = hak_metered_stack(heap->front.meter, cls);
     if (blocks < ORDER_SAMPLE || hak_load_relaxed(&metered->top) != to)
         return NULL;
     /* The lock tells a fork that something is half done. */

@@ -25,9 +25,9 @@
 #define KEPT_MOST_BIN_BYTES ((size_t)256 << 10)
 #define KEPT_MOST_SLAB_BYTES ((size_t)8 << 20)
 
-static void *no_blocks[1];
+static void *no_blocks[2];
 
-#define BIN_CLOSED {.top = &no_blocks[0], .limit = NULL} /* top >= limit: full */
+#define BIN_CLOSED {.top = &no_blocks[1], .limit = NULL} /* top >= limit: full */
 /* The kinds that malloc finds for a thread without a heap: 0 for tiny sizes, as its own table of
  * those is empty, and what the table of all threads names for the others. (Each bin more is a
  * relocation when the library is loaded.) */

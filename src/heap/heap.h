@@ -183,6 +183,9 @@ extern HAK_HIDDEN _Atomic(uint8_t) hak_heap_perturb;
 /* Returns as much as possible to the system. Returns the bytes. */
 size_t hak_heap_trim(void);
 
+/* By the destructor: looks at what the calling thread has freed last, see hak_cache_audit. */
+void hak_heap_audit(hak_cache_look *look);
+
 /* Slow paths call it now and then, with no lock held: what is done a few times a second. */
 void hak_heap_tick_any(void);
 

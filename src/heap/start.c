@@ -159,6 +159,13 @@ static void start_thread_end(void *value)
     hak_cache_thread_end(heap);
 }
 
+void hak_heap_audit(hak_cache_look *look)
+{
+    hak_heap_notice_fork();
+    if (hak_heap_started())
+        hak_cache_audit(hak_heap_self_if_open(), look);
+}
+
 /* --- fork ---
  *
  * No lock is held while the process forks: between the handlers of pthread_atfork and the fork

@@ -55,7 +55,7 @@
      ROOT_AT(37, hak_superslab, missing) + ROOT_AT(38, hak_superslab, released_ns) +               \
      ROOT_AT(39, hak_superslab, label) + ROOT_AT(40, hak_front, map) +                             \
      ROOT_AT(41, hak_heap, inbox_messages) + ROOT_AT(42, hak_heap, free_bytes) +                   \
-     ROOT_AT(43, hak_meter, blocks) + ROOT_AT(44, hak_note, small_bytes) +                         \
+     ROOT_AT(43, hak_meter, stacks) + ROOT_AT(44, hak_note, small_bytes) +                         \
      ROOT_AT(45, hak_front, meter) + ROOT_AT(46, hak_heap, group) +                                \
      ROOT_AT(47, hak_slab, large_sample) + ROOT_AT(48, hak_site, samples) +                        \
      ROOT_AT(49, hak_site, life_kib) + ROOT_AT(50, hak_lifetimes, clock_kib) +                     \

@@ -4,9 +4,11 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "conformance/support/child.h"
 #include "conformance/support/sizes.h"
 #include "support/api.h"
 
@@ -132,6 +134,67 @@ static void double_free_and_nothing_else(size_t size)
     void *p = misuse_announce(my_malloc(size));
     my_free(p);
     my_free(p);
+}
+
+/* The block is not handed out even once. */
+static void double_free_and_malloc(size_t size)
+{
+    void *p = misuse_announce(my_malloc(size));
+    my_free(p);
+    my_free(p);
+    my_malloc(size);
+}
+
+static void double_free_and_calloc(size_t size)
+{
+    void *p = misuse_announce(my_malloc(size));
+    my_free(p);
+    my_free(p);
+    my_calloc(1, size);
+}
+
+/* --- found when the process ends: the blocks are in no bin that drains --- */
+
+static void double_free_and_exit(size_t size)
+{
+    double_free_and_nothing_else(size);
+    exit(CHILD_NOT_CAUGHT);
+}
+
+static void double_free_with_others_between_and_exit(size_t size)
+{
+    char *others[3], *p;
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        others[i] = my_malloc(size);
+    p = misuse_announce(my_malloc(size));
+    my_free(others[0]);
+    my_free(p);
+    my_free(others[1]);
+    my_free(p);
+    exit(CHILD_NOT_CAUGHT);
+}
+
+static void exit_after_free_of_block_plus(size_t size, size_t offset)
+{
+    my_free(misuse_announce((char *)my_malloc(size) + offset));
+    exit(CHILD_NOT_CAUGHT);
+}
+
+static void free_of_block_plus_8_and_exit(size_t size)
+{
+    exit_after_free_of_block_plus(size, 8);
+}
+
+static void free_of_a_block_not_carved_and_exit(size_t size)
+{
+    exit_after_free_of_block_plus(size, 60000 / size * size);
+}
+
+/* In the bins of a heap that is kept for the next thread. */
+static void double_free_in_a_thread_and_exit(size_t size)
+{
+    in_thread(double_and_end, NULL, size);
+    exit(CHILD_NOT_CAUGHT);
 }
 
 /* What is written to freed blocks changes nothing for others. */
@@ -444,6 +507,16 @@ const struct misuse_case misuse_cases[] = {
     AT(double_free_and_trim, 16),
     AT(double_free_and_trim, 48),
     AT(double_free_and_trim, 20000),
+    ALL_RANGES(double_free_and_malloc),
+    ALL_RANGES(double_free_and_calloc),
+    AT(double_free_and_exit, 16),
+    ALL_RANGES(double_free_and_exit),
+    AT(double_free_with_others_between_and_exit, 16),
+    ALL_RANGES(double_free_with_others_between_and_exit),
+    ALL_RANGES(double_free_in_a_thread_and_exit),
+    ALL_RANGES(free_of_block_plus_8_and_exit),
+    AT(free_of_a_block_not_carved_and_exit, 32),
+    AT(free_of_a_block_not_carved_and_exit, 256),
     AT(double_free_and_nothing_else, 70000),
     AT(double_free_and_nothing_else, 200000),
     AT(double_free_and_nothing_else, 3000000),

@@ -82,7 +82,8 @@ def in_metered_bin(state, heap, cls, block):
     meter = layout.get(heap + layout["hak_heap.front"], "hak_front.meter")
     if meter == 0 or cls >= layout["HAK_METERED_CLASSES"]:
         return None
-    stack = meter + layout["hak_meter.blocks"] + cls * (8 * (layout["HAK_METER_BLOCKS"] + 1))
+    nulls = layout["HAK_BIN_NULLS"]
+    stack = meter + layout["hak_meter.stacks"] + 8 * (cls * (nulls + layout["HAK_METER_BLOCKS"]) + nulls - 1)
     return in_stack(state, heap, layout["HAK_KIND_METERED"] // 2 + cls, stack, block)
 
 

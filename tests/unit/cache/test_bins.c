@@ -306,7 +306,7 @@ static void bins_have_a_limit_in_blocks_and_bytes(void **state)
             allocate_many(heap, cls, count);
             release_many(heap, count);
         }
-        CHECK(capacity(heap, cls) <= 1023 && capacity(heap, cls) * size <= (256u << 10),
+        CHECK(capacity(heap, cls) <= 1022 && capacity(heap, cls) * size <= (256u << 10),
               "class %u: %u blocks", cls, capacity(heap, cls));
     }
     verify_heaps();
