@@ -4,6 +4,7 @@
  * is served before the one and after the other. The constructor reads options and prepares for
  * fork; the destructor prints what was asked for. */
 #include "api/api_internal.h"
+#include "hard/hard.h"
 
 #include <unistd.h>
 
@@ -39,5 +40,8 @@ __attribute__((destructor)) static void init_end(void)
         hak_report_stages();
     if (hak_options.lock_stats)
         hak_report_locks();
-    hak_heap_audit(NULL);
+    if (HAK_HARDENED)
+        hak_hard_audit();
+    else
+        hak_heap_audit(NULL);
 }

@@ -75,10 +75,22 @@ static void *blocks_move(void *p, size_t have, size_t bytes)
     return q;
 }
 
+/* A block of no bytes. False: p is none. */
+static bool blocks_try_grow_nothing(void *p, const struct hard_claim *claim, size_t bytes,
+                                    void **out)
+{
+    if (!hak_hard_nothing_is(p))
+        return false;
+    *out = hak_hard_malloc(bytes);
+    return *out == NULL || hak_hard_nothing_try_free(p, claim);
+}
+
 bool hak_hard_realloc(void *p, size_t size_bytes, void **out)
 {
     const struct hard_claim claim = hard_claim_of_free();
     uint32_t entry = hak_map_lookup(p);
+    if (entry == 0)
+        return blocks_try_grow_nothing(p, &claim, size_bytes, out);
     if (entry <= HAK_KIND_MASK) {
         if (!hak_hard_large_realloc(p, entry, size_bytes, out))
             return false;

@@ -60,6 +60,10 @@ void hak_hard_kept(struct hak_large_stats *out);
  * there was none of those. */
 bool hak_hard_flush(void);
 
+/* By the destructor: what the calling thread has freed last, and nobody has been given since, is
+ * looked at once more. */
+void hak_hard_audit(void);
+
 /* Options; before the program has threads. */
 struct hak_hard_config {
     bool check_makers; /* the function that frees has to fit the one that allocated */

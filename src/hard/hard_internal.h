@@ -54,7 +54,8 @@ static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void
     return hak_class_word(c, at.slab_bytes, at.index);
 }
 
-#define HARD_LARGE 0xFFu /* in the place of a class */
+#define HARD_LARGE 0xFFu   /* in the place of a class */
+#define HARD_NOTHING 0xFEu /* the same for a block of no bytes */
 #define HARD_LINES 4u
 #define HARD_PLACES 300u
 #define HARD_LARGE_WAIT 4u /* large blocks in a thread's quarantine */
@@ -257,6 +258,15 @@ static inline bool hard_large_room_fits(size_t room_pages, size_t pages)
 {
     return room_pages >= pages && room_pages - pages <= hak_min(HARD_LARGE_SLACK_MOST, pages / 4);
 }
+
+/* --- nothing.c: blocks of no bytes --- */
+
+/* NULL: a block of a class has to do. */
+void *hak_hard_nothing_alloc(uint32_t how);
+/* p is such a block, or was one. */
+bool hak_hard_nothing_is(const void *p);
+/* False: it is none. */
+bool hak_hard_nothing_try_free(const void *p, const struct hard_claim *claim);
 
 /* --- kept.c --- */
 

@@ -45,10 +45,13 @@ static HAK_NOINLINE void *paths_give(char *p, uint64_t kind, size_t bytes, uint3
 
 static HAK_NOINLINE void *paths_malloc_slow(size_t bytes, uint32_t how)
 {
+    void *p;
     hak_hard_start_slow();
+    if (bytes == 0 && (p = hak_hard_nothing_alloc(how)) != NULL)
+        return p;
     if (bytes > HAK_SMALL_MAX - HARD_CANARY_BYTES)
         return hak_hard_large_alloc(bytes, how);
-    void *p = hak_heap_malloc_slow(bytes + HARD_CANARY_BYTES);
+    p = hak_heap_malloc_slow(bytes + HARD_CANARY_BYTES);
     return p == NULL ? NULL : paths_give(p, hak_map_lookup(p) & HAK_KIND_MASK, bytes, how);
 }
 
@@ -56,9 +59,10 @@ HAK_ALWAYS_INLINE void *paths_malloc(size_t bytes, uint32_t how)
 {
     struct hak_front *front = hak_self;
     uint64_t kind;
-    if (HAK_LIKELY(bytes <= HAK_TINY_MAX - HARD_CANARY_BYTES))
+    /* 0 is none of the sizes that are less than so many. */
+    if (HAK_LIKELY(bytes - 1 < HAK_TINY_MAX - HARD_CANARY_BYTES))
         kind = hak_load_relaxed(&front->tiny_kind[(bytes + HARD_CANARY_BYTES + 15) / 16]);
-    else if (bytes <= HAK_SMALL_MAX - HARD_CANARY_BYTES)
+    else if (bytes - 1 < HAK_SMALL_MAX - HARD_CANARY_BYTES)
         kind = hak_load_relaxed(&hak_tables.small_kind[hak_small_index(bytes + HARD_CANARY_BYTES)]);
     else
         return paths_malloc_slow(bytes, how);
@@ -151,8 +155,9 @@ static HAK_NOINLINE void paths_free_slow(void *p, struct hard_claim claim,
                                          hak_free_foreign *foreign)
 {
     uint32_t entry = hak_map_lookup(p);
-    if (entry <= HAK_KIND_MASK) { /* nothing of ours, or a large block */
-        if (p != NULL && (entry == 0 || !hak_hard_large_free(p, entry, &claim)))
+    if (entry <= HAK_KIND_MASK) { /* nothing of ours, a large block, or one of no bytes */
+        if (p != NULL && (entry == 0 ? !hak_hard_nothing_try_free(p, &claim)
+                                     : !hak_hard_large_free(p, entry, &claim)))
             foreign(p);
         return;
     }

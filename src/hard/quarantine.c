@@ -61,6 +61,23 @@ bool hak_hard_flush(void)
     return hak_hard_kept_flush();
 }
 
+static void quarantine_look(const void *p, unsigned cls)
+{
+    const struct hak_class *c = hak_class(cls);
+    uint32_t word = hak_load_relaxed(hard_word(c, p));
+    if ((word & HARD_FREED) && !hak_hard_is_zero(p, c->size_bytes))
+        hak_hard_written(p, cls, word);
+}
+
+void hak_hard_audit(void)
+{
+    struct hard_thread *t = hak_hard_self;
+    hak_heap_audit(quarantine_look);
+    for (unsigned i = 0; i < HARD_PLACES && !hard_is_busy(t); i++)
+        if (t->places[i] != NULL)
+            quarantine_look(t->places[i], (hak_map_lookup(t->places[i]) & HAK_KIND_MASK) / 2);
+}
+
 /* The key's destructor. Other destructors may still free; one round before heap closes, this does:
  * what comes later is not kept. */
 static void quarantine_thread_end(void *value)

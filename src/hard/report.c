@@ -24,6 +24,8 @@ static _Noreturn void report_end(struct hak_text *text, const char *line, unsign
 {
     if (cls == HARD_LARGE) {
         hak_text_string(text, "large block)");
+    } else if (cls == HARD_NOTHING) {
+        hak_text_string(text, "block of 0 bytes)");
     } else {
         report_number(text, "size class ", cls, ", ");
         report_number(text, "", hak_class(cls)->size_bytes, " bytes)");

@@ -6,9 +6,11 @@
 #include "conformance/misuse_cases.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "conformance/support/child.h"
 #include "conformance/support/sizes.h"
 #include "support/api.h"
 
@@ -223,6 +225,29 @@ static void write_after_free_found_by_calloc(size_t size)
         my_free(my_calloc(1, size));
 }
 
+/* Nothing is allocated any more: the block is in quarantine, or in the bin behind it. */
+static void write_after_free_and_exit(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    p[size / 2] = 1;
+    exit(CHILD_NOT_CAUGHT);
+}
+
+/* More than the quarantine holds, and not enough to fill the bin. */
+static void write_after_free_left_in_a_bin_and_exit(size_t size)
+{
+    enum { MANY = 265 };
+    static char *blocks[MANY];
+    for (int i = 0; i < MANY; i++)
+        blocks[i] = my_malloc(size);
+    char *p = misuse_announce(blocks[0]);
+    for (int i = 0; i < MANY; i++)
+        my_free(blocks[i]);
+    p[size / 2] = 1;
+    exit(CHILD_NOT_CAUGHT);
+}
+
 static void write_after_free_to_a_large_block(size_t size)
 {
     char *p = block(size);
@@ -410,6 +435,63 @@ static void nothing_is_left_after_shrinking(size_t size)
     expect_zeros(p, size);
 }
 
+/* ---- blocks of no bytes ---- */
+
+static void read_of_no_bytes(size_t unused)
+{
+    (void)unused;
+    (void)*(volatile char *)misuse_announce(my_malloc(0));
+}
+
+static void write_of_no_bytes(size_t unused)
+{
+    (void)unused;
+    *(volatile char *)misuse_announce(my_calloc(1, 0)) = 1;
+}
+
+static void double_free_of_no_bytes(size_t others)
+{
+    void *p = misuse_announce(my_malloc(0));
+    my_free(p);
+    for (size_t i = 0; i < others; i++)
+        my_free(my_malloc(0));
+    my_free(p);
+}
+
+static void realloc_of_no_bytes_after_free(size_t size)
+{
+    void *p = misuse_announce(my_malloc(0));
+    my_free(p);
+    p = my_realloc(p, size);
+}
+
+static void free_beside_no_bytes(size_t offset)
+{
+    my_free(misuse_announce((char *)my_malloc(0) + offset));
+}
+
+/* More than there are places for: the rest are blocks of a class. Each has an address of its own
+ * while it lives, and becomes one that can be written to when it grows. */
+static void blocks_of_no_bytes_are_many(size_t many)
+{
+    misuse_announce(NULL);
+    char **blocks = my_malloc(many * sizeof *blocks);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < many; i++) {
+            blocks[i] = my_malloc(0);
+            if (blocks[i] == NULL || my_malloc_usable_size(blocks[i]) != 0)
+                _Exit(1);
+        }
+        for (size_t i = 0; i < many; i += 1000) {
+            blocks[i] = my_realloc(blocks[i], 100);
+            memset(blocks[i], 1, 100);
+        }
+        for (size_t i = 0; i < many; i++)
+            my_free(blocks[i]); /* twice the same one would not get past this */
+    }
+    my_free(blocks);
+}
+
 /* ---- what can be known of addresses ---- */
 
 static void a_freed_block_waits(size_t size)
@@ -468,6 +550,7 @@ static void usable_size_is_what_was_asked_for(size_t size)
         SAYS(function, 3000007, says "large block)")
 #define FAULTS(function) SAYS(function, 204800, ""), SAYS(function, 3145728, "")
 
+#define NOTHING "block of 0 bytes)"
 #define DOUBLE_FREE "hakmem: double free of @ ("
 #define INTERIOR "hakmem: invalid free of @ (points into a block, not at its beginning; "
 #define OVERFLOW(bytes) "hakmem: overflow of @ (written behind the " bytes " that were asked for; "
@@ -532,6 +615,20 @@ const struct misuse_case misuse_cases[] = {
          "block)"),
     SAYS(write_after_free_to_what_an_ended_thread_freed, 200000, WRITTEN("100000") "large block)"),
     SAYS(double_free_of_a_warm_block, 200000, DOUBLE_FREE "large block)"),
+    SAYS(write_after_free_and_exit, 24, WRITTEN("12") CLASS),
+    SAYS(write_after_free_and_exit, 1000, WRITTEN("500") CLASS),
+    SAYS(write_after_free_and_exit, 60000, WRITTEN("30000") CLASS),
+    SAYS(write_after_free_left_in_a_bin_and_exit, 24, WRITTEN("12") CLASS),
+    SAYS(write_after_free_left_in_a_bin_and_exit, 120, WRITTEN("60") CLASS),
+    SAYS(read_of_no_bytes, 0, ""),
+    SAYS(write_of_no_bytes, 0, ""),
+    SAYS(double_free_of_no_bytes, 0, DOUBLE_FREE NOTHING),
+    SAYS(double_free_of_no_bytes, 60000, DOUBLE_FREE NOTHING),
+    SAYS(realloc_of_no_bytes_after_free, 100, DOUBLE_FREE NOTHING),
+    SAYS(free_beside_no_bytes, 1, "hakmem: invalid free of @ (not from this allocator)"),
+    SAYS(free_beside_no_bytes, 16, "hakmem: invalid free of @ (not from this allocator)"),
+    ANSWERS(blocks_of_no_bytes_are_many, 1000),
+    ANSWERS(blocks_of_no_bytes_are_many, 200000),
     ANSWERS(freed_memory_reads_as_zero, 24),
     ANSWERS(freed_memory_reads_as_zero, 1000),
     ANSWERS(freed_memory_reads_as_zero, 60000),
