@@ -47,7 +47,7 @@ static bool homes_may_be_more_locked(void)
 {
     unsigned count = homes.count + homes.merged;
     unsigned set = hak_load_relaxed(&hak_cache_knobs.homes);
-    if (HAK_HARDENED || homes.count == 0 || (set == 0 && count < HOMES_ANYWAY))
+    if (homes.count == 0 || (set == 0 && count < HOMES_ANYWAY))
         return true;
     if (set != 0)
         return count < hak_min(set, HAK_HOMES_MOST);
@@ -184,8 +184,8 @@ static void homes_forget_vacant_locked(const struct hak_heap *home)
 /* Both homes' locks and the registry's are held. */
 static bool homes_may_merge_locked(const struct hak_heap *a, const struct hak_heap *b)
 {
-    if (HAK_HARDENED || hak_load_relaxed(&hak_cache_knobs.homes) != 0 || !a->is_home ||
-        !b->is_home || a->moved_to != NULL || b->moved_to != NULL)
+    if (hak_load_relaxed(&hak_cache_knobs.homes) != 0 || !a->is_home || !b->is_home ||
+        a->moved_to != NULL || b->moved_to != NULL)
         return false;
     unsigned threads = 0;
     for (unsigned i = 0; i < homes.count; i++)

@@ -165,9 +165,9 @@ static HAK_NOINLINE void paths_free_slow(void *p, struct hard_claim claim,
     hak_block_checked_index((unsigned)kind / 2, p); /* a pointer into a block does not return */
     _Atomic(uint32_t) *place = hard_word(paths_class(kind), p);
     uint32_t word = hak_load_relaxed(place);
-    if (HAK_UNLIKELY((word ^ claim.word) & claim.mask))
+    if (HAK_UNLIKELY((word ^ claim.word) & claim.mask) ||
+        HAK_UNLIKELY(!hak_cas_relaxed(place, &word, word ^ (HARD_LIVE | HARD_FREED))))
         hak_hard_refuse(p, (unsigned)kind / 2, word, &claim);
-    hak_store_relaxed(place, word ^ (HARD_LIVE | HARD_FREED));
     paths_bury_any(p, kind, word & HARD_SIZE_MASK, HAK_KIND_CLOSED);
 }
 
@@ -179,8 +179,9 @@ static HAK_NOINLINE void paths_free_plain_slow(void *p, hak_free_foreign *foreig
 
 /* The block at p is freed from now on: its word goes from live to freed. False: nothing was done,
  * as the slow path has to see to it, or as it does not fit the claim, which the slow path reports.
- * The owner of the slab has no need of an atomic step: should another thread free the same block in
- * the very same moment, the block comes to heap twice, and paths_give finds it live. */
+ * The owner of the slab, and those who share it with others, take no atomic step: should another
+ * thread free the same block in the very same moment, the block comes to heap twice, and paths_give
+ * finds it live. */
 HAK_ALWAYS_INLINE bool paths_try_free(void *p, uint32_t claim, const uint32_t *mask)
 {
     struct hak_front *front = hak_self;
