@@ -17,7 +17,7 @@
 set(HAKMEM_LAYERS base os space slab pool large cache telemetry policy heap hard api)
 
 # Sources of the hardened library only.
-set(HAKMEM_HARDENED_SOURCES os/guard_linux.c os/random.c api/operators_hardened.c)
+set(HAKMEM_HARDENED_SOURCES os/guard_linux.c os/operators_linux.c os/random.c api/operators_hardened.c)
 list(TRANSFORM HAKMEM_HARDENED_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/src/")
 # Of the two shared libraries that replace malloc only: takes the place of a function of the loader.
 set(HAKMEM_SHARED_ONLY_SOURCES "${PROJECT_SOURCE_DIR}/src/api/deepbind.c")

@@ -20,8 +20,9 @@ const LAYERS: [&str; 11] = [
     "api",
 ];
 // Of the hardened library, or of the libraries that replace malloc: see cmake/HakmemLayers.cmake.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     "guard_linux.c",
+    "operators_linux.c",
     "random.c",
     "operators_hardened.c",
     "deepbind.c",

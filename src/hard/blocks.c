@@ -26,6 +26,22 @@ void hak_hard_start_slow(void)
     hak_unlock(&lock);
 }
 
+/* A library that was linked with a C++ runtime of its own, and hides that, makes its objects by
+ * malloc and ends those of others by free; what it exchanges with other libraries is then ended by
+ * the other kind, which is right. (Debian's rustc with LLVM: strings.) Libraries may be loaded at
+ * any time. */
+HAK_COLD bool hak_hard_may_mix(uint32_t word, const struct hard_claim *claim)
+{
+    static _Atomic(bool) known;
+    uint32_t wrong = (word ^ claim->word) & claim->mask;
+    bool of_malloc = (word & HARD_MAKER_MASK) == 0 || (claim->word & HARD_MAKER_MASK) == 0;
+    if ((wrong & ~HARD_MAKER_MASK) || !of_malloc)
+        return false;
+    if (!hak_load_relaxed(&known) && hak_os_has_hidden_operators())
+        hak_store_relaxed(&known, true);
+    return hak_load_relaxed(&known);
+}
+
 HAK_COLD void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
                               const struct hard_claim *claim)
 {

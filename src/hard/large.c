@@ -317,8 +317,11 @@ bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim
     /* ORDER: [large-entry] as in hak_large_free: of two frees one finds it gone */
     if (!hak_cas_acquire(hak_map_entry(hak_slot_of(p)), &entry, entry | HAK_KIND_KEPT))
         hak_hard_double_free(p, HARD_LARGE);
-    if (((note->how ^ claim->word) & claim->mask & ~HARD_SIZE_MASK) ||
-        ((claim->mask & HARD_SIZE_MASK) && claim->size_bytes != bytes))
+    struct hard_claim other = *claim; /* but for the size, of which the word has nothing */
+    other.mask &= ~HARD_SIZE_MASK;
+    bool sized = claim->mask & HARD_SIZE_MASK;
+    if ((((note->how ^ other.word) & other.mask) && !hak_hard_may_mix(note->how, &other)) ||
+        (sized && claim->size_bytes != bytes))
         hak_hard_mismatch(p, HARD_LARGE, note->how, bytes, claim);
     large_check(range, note);
     large_keep(range, note);

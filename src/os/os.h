@@ -199,12 +199,16 @@ int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got);
 /* Writes a file of this name, at once: a reader finds the old one or the new one. */
 int hak_os_write_file(const char *path, const char *text, size_t bytes);
 
-/* --- for the hardened build only (guard_linux.c, random.c) --- */
+/* --- for the hardened build only (guard_linux.c, operators_linux.c, random.c) --- */
 
 /* Makes pages inaccessible, or accessible again with what they had. Returns 0 or an errno. */
 int hak_os_protect(void *at, size_t bytes, bool accessible);
 /* hak_os_map with an inaccessible page before and behind, as far as the system grants these. */
 int hak_os_map_guarded(size_t bytes, void **out);
+/* True if a loaded library seems to have C++ operators new and delete of its own, hidden from all
+ * others: it uses C++ functions of other libraries and libc's free, but nobody's operators and no
+ * C++ runtime. Takes a lock of the loader's. */
+bool hak_os_has_hidden_operators(void);
 /* A number from 0 to n - 1, n > 0, that cannot be foreseen from those before it. */
 uint32_t hak_os_random_below(uint32_t n);
 /* Puts them into an order that cannot be foreseen. */

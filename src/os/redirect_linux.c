@@ -2,11 +2,9 @@
  *
  * os: tells a loaded library's table of symbols that a function is somewhere else. See os.h. Never
  * allocates; changes nothing but the table in memory. */
-#include "os/os.h"
+#include "os/symbols_internal.h"
 #include "os/syscall_internal.h"
 
-#include <elf.h>
-#include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -17,14 +15,6 @@ struct redirect_search {
     bool done;
 };
 
-/* What is needed of a library; the layout of the hash table is that of DT_GNU_HASH. */
-struct redirect_tables {
-    uintptr_t base;
-    ElfW(Sym) * symbols;
-    const char *names;
-    const uint32_t *hash;
-};
-
 /* NOLINTBEGIN(performance-no-int-to-ptr): the loader says where it put the file */
 
 /* The loader of glibc makes these addresses; others leave them as they are in the file. */
@@ -33,9 +23,9 @@ static void *redirect_address(uintptr_t base, uintptr_t value)
     return (void *)(value < base ? base + value : value);
 }
 
-static bool redirect_read(const struct dl_phdr_info *info, struct redirect_tables *t)
+bool hak_os_read_symbols(const struct dl_phdr_info *info, struct hak_os_symbols *t)
 {
-    *t = (struct redirect_tables){.base = info->dlpi_addr};
+    *t = (struct hak_os_symbols){.base = info->dlpi_addr};
     const ElfW(Dyn) *d = NULL;
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
@@ -75,7 +65,7 @@ static uint32_t redirect_hash(const char *name)
 }
 
 /* The defined function of a name, NULL: there is none. */
-static ElfW(Sym) * redirect_find(const struct redirect_tables *t, const char *name)
+static ElfW(Sym) * redirect_find(const struct hak_os_symbols *t, const char *name)
 {
     uint32_t buckets = t->hash[0], first = t->hash[1], bloom_words = t->hash[2];
     const uint32_t *bucket = t->hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
@@ -98,7 +88,7 @@ static bool redirect_protect(const void *at, int protection)
     return hak_syscall6(SYS_mprotect, (long)page, (long)bytes, protection, 0, 0, 0) == 0;
 }
 
-static bool redirect_one(const struct dl_phdr_info *info, const struct redirect_tables *t,
+static bool redirect_one(const struct dl_phdr_info *info, const struct hak_os_symbols *t,
                          struct hak_os_redirect *f)
 {
     ElfW(Sym) *s = redirect_find(t, f->name);
@@ -118,11 +108,11 @@ static int redirect_look(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;
     struct redirect_search *search = argument;
-    struct redirect_tables tables;
+    struct hak_os_symbols tables;
     int protection;
     if (info->dlpi_phdr == NULL || !redirect_has(info, search->in, &protection))
         return 0;
-    search->done = redirect_read(info, &tables);
+    search->done = hak_os_read_symbols(info, &tables);
     for (unsigned i = 0; i < search->count && search->done; i++)
         search->done = redirect_one(info, &tables, &search->functions[i]);
     return 1;

@@ -682,5 +682,11 @@ const struct misuse_case misuse_cases[] = {
     EVERY(delete_of_aligned_new, FROM("aligned new", "delete")),
     EVERY(aligned_delete_of_new, FROM("new", "aligned delete")),
     EVERY(aligned_delete_of_aligned_new_array, FROM("aligned new[[][]]", "aligned delete")),
+    ANSWERS(objects_are_exchanged_with_hidden_operators, 24),
+    ANSWERS(objects_are_exchanged_with_hidden_operators, 1000),
+    ANSWERS(objects_are_exchanged_with_hidden_operators, 200000),
+    EVERY(delete_of_new_array_beside_hidden_operators, FROM("new[[][]]", "delete")),
+    SAYS(sized_delete_with_one_more_beside_hidden_operators, 64, FREED_WITH("65", "64") CLASS),
+    EVERY(double_free_of_new_beside_hidden_operators, DOUBLE_FREE),
     {NULL, NULL, 0, false, NULL},
 };

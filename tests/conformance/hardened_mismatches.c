@@ -2,9 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "conformance/hardened_mismatches.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "conformance/hardened_operators.h"
+#include "conformance/support/child.h"
 #include "conformance/support/sizes.h"
 
 void free_sized_with_one_more(size_t size)
@@ -105,4 +108,42 @@ void aligned_delete_of_new(size_t size)
 void aligned_delete_of_aligned_new_array(size_t size)
 {
     operator_delete_one(misuse_announce(operator_new_array(size, 64)), SIZE_MAX, 64);
+}
+
+/* --- a library whose operators new and delete nobody else sees --- */
+
+static void exchange_with_hidden_operators(size_t size)
+{
+    void *library = dlopen(child_beside("libconformance_hidden_operators.so"), RTLD_NOW);
+    int (*exchange)(size_t) = NULL;
+    if (library != NULL)
+        *(void **)&exchange = dlsym(library, "hidden_exchange");
+    if (exchange == NULL || exchange(size) != 0)
+        _Exit(1);
+}
+
+void objects_are_exchanged_with_hidden_operators(size_t size)
+{
+    misuse_announce(NULL);
+    exchange_with_hidden_operators(size);
+}
+
+void delete_of_new_array_beside_hidden_operators(size_t size)
+{
+    exchange_with_hidden_operators(size);
+    delete_of_new_array(size);
+}
+
+void sized_delete_with_one_more_beside_hidden_operators(size_t size)
+{
+    exchange_with_hidden_operators(size);
+    sized_delete_with_one_more(size);
+}
+
+void double_free_of_new_beside_hidden_operators(size_t size)
+{
+    exchange_with_hidden_operators(size);
+    char *p = misuse_announce(operator_new_one(size, 0));
+    my_free(p);
+    my_free(p);
 }

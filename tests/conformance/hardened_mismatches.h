@@ -35,5 +35,9 @@ void array_delete_of_new(size_t size);
 void delete_of_aligned_new(size_t size);
 void aligned_delete_of_new(size_t size);
 void aligned_delete_of_aligned_new_array(size_t size);
+void objects_are_exchanged_with_hidden_operators(size_t size);
+void delete_of_new_array_beside_hidden_operators(size_t size);
+void sized_delete_with_one_more_beside_hidden_operators(size_t size);
+void double_free_of_new_beside_hidden_operators(size_t size);
 
 #endif
