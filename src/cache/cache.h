@@ -164,7 +164,7 @@ struct hak_meter {
         uintptr_t low, high;
     } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
     uint64_t next_stack;
-    void *stacks[HAK_METERED_CLASSES][HAK_BIN_NULLS + HAK_METER_BLOCKS];
+    void *stacks[HAK_METERED_CLASSES][HAK_BIN_NULLS + HAK_METER_BLOCKS]; /* as a bin's */
 };
 _Static_assert(sizeof(struct hak_meter) <= 32768, "records are powers of two");
 
