@@ -39,7 +39,7 @@ static inline void *api_aligned_at(size_t align_bytes, size_t bytes, uintptr_t s
 /* What the program may write. */
 static inline size_t api_usable_bytes(const void *p)
 {
-    return HAK_HARDENED ? hak_hard_usable_bytes(p) : hak_heap_usable_bytes(p);
+    return HAK_HARDENED ? hak_hard_usable_bytes(p) : hak_heap_block_bytes(p);
 }
 
 /* p is not NULL, bytes > 0. False: it is no block of ours. */

@@ -163,6 +163,9 @@ void *hak_heap_aligned(size_t align_bytes, size_t size_bytes);
 void *hak_heap_aligned_from(size_t align_bytes, size_t size_bytes, uintptr_t site);
 /* What may be written from p on; 0 when p is not a block of ours. */
 size_t hak_heap_usable_bytes(const void *p);
+/* The same for a caller who is sure that a block begins at p if one is there: of a size class it
+ * does not look. */
+size_t hak_heap_block_bytes(const void *p);
 /* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was.
  */
 void *hak_heap_realloc(void *p, size_t bytes);

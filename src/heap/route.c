@@ -406,6 +406,16 @@ size_t hak_heap_usable_bytes(const void *p)
     return hak_class(kind / 2)->size_bytes;
 }
 
+/* Some programs ask at each malloc and at each free. */
+size_t hak_heap_block_bytes(const void *p)
+{
+    uint32_t entry = hak_map_lookup(p);
+    uint32_t kind = entry & HAK_KIND_MASK;
+    return HAK_LIKELY(entry != 0) && HAK_LIKELY(kind < HAK_KIND_CLASSES)
+               ? hak_class(kind / 2)->size_bytes
+               : hak_heap_usable_bytes(p);
+}
+
 /* A block that has to move for a little more will grow by a little again: the program appends to it
  * and does not ask for more than it needs. So it gets a quarter more than it had, or it would be
  * copied with each class that it grows through, of which there are eight a doubling; an eighth

@@ -83,7 +83,7 @@ static void any_function_may_be_the_first(void **state)
                 MUST(!hak_heap_try_free(&local) && !hak_heap_free_slow(&local));
                 break;
             case 4:
-                MUST(hak_heap_usable_bytes(&local) == 0);
+                MUST(hak_heap_usable_bytes(&local) == 0 && hak_heap_block_bytes(&local) == 0);
                 break;
             case 5:
                 hak_heap_trim();
@@ -128,6 +128,7 @@ static void every_size_up_to_70000_is_served(void **state)
         char *p = allocate(size);
         CHECK(hak_heap_usable_bytes(p) >= size, "size %zu: %zu usable", size,
               hak_heap_usable_bytes(p));
+        MUST(hak_heap_block_bytes(p) == hak_heap_usable_bytes(p));
         p[0] = 1;
         p[size - (size > 0)] = 1;
         if (size % 3 != 0)
