@@ -1,6 +1,6 @@
 /* Conformance: frees with a size, an alignment or a function that does not fit the block.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
-#include "conformance/hardened_mismatches.h"
+#include "conformance/hardened_parts.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
