@@ -5,7 +5,7 @@
 
 #define BYTES 2000u
 #define MANY 1200u /* blocks, in 40 slabs */
-#define LARGE 30u  /* the least capacity of a bin that has grown */
+#define LARGE 31u  /* the least capacity of a bin that has grown */
 #define SMALL 3u
 
 static char *blocks[2 * MANY];
