@@ -2,7 +2,7 @@
  *
  * api: the constructor and the destructor of the library. Nothing depends on when they run: memory
  * is served before the one and after the other. The constructor reads options and prepares for
- * fork; the destructor prints what was asked for. */
+ * fork; the destructor prints what was asked for, and looks at what was freed last. */
 #include "api/api_internal.h"
 #include "hard/hard.h"
 

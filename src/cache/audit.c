@@ -44,9 +44,8 @@ static void audit_in_slab_locked(const struct hak_heap *heap, unsigned cls, cons
     uint32_t entry = hak_load_relaxed(hak_map_entry(slot));
     unsigned index = hak_block_checked_index(cls, p);
     if (HAK_UNLIKELY(entry != (heap->front.tag | cls * 2))) {
-        if (entry >> HAK_TAG_SHIFT == 0 || (entry & HAK_KIND_MASK) != cls * 2)
-            hak_misuse(HAK_DOUBLE_FREE, p, cls); /* its slab went, as all was free */
-        return;                                  /* another heap has taken it over */
+        hak_bin_refuse_gone(p, cls, entry);
+        return; /* another heap has taken it over */
     }
     const struct hak_slab *s = hak_slab_of_slot(slot, hak_class(cls));
     if (HAK_UNLIKELY(index >= hak_load_relaxed(&s->carved)))

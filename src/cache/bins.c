@@ -468,8 +468,7 @@ void *hak_cache_refill_or_larger(struct hak_heap *heap, unsigned cls, bool *zero
 static bool bins_return_foreign(struct hak_heap *heap, unsigned cls, void *p)
 {
     uint32_t entry = hak_load_relaxed(hak_map_entry(hak_slot_of(p)));
-    if (HAK_UNLIKELY(entry >> HAK_TAG_SHIFT == 0 || (entry & HAK_KIND_MASK) != cls * 2))
-        hak_misuse(HAK_DOUBLE_FREE, p, cls); /* its slab went, as all was free */
+    hak_bin_refuse_gone(p, cls, entry);
     return hak_outbox_try_add(heap, entry, p);
 }
 

@@ -196,6 +196,14 @@ static inline void hak_bin_refuse_twice(struct hak_heap *heap, unsigned kind)
                    (kind >= HAK_KIND_METERED ? kind - HAK_KIND_METERED : kind) / 2);
 }
 
+/* Of a block in a bin whose slab is not of the heap's home: what the map says there. Ends the
+ * process if the slab went, which it does not while one of its blocks is in a bin once. */
+static inline void hak_bin_refuse_gone(const void *p, unsigned cls, uint32_t entry)
+{
+    if (HAK_UNLIKELY(entry >> HAK_TAG_SHIFT == 0 || (entry & HAK_KIND_MASK) != cls * 2))
+        hak_misuse(HAK_DOUBLE_FREE, p, cls);
+}
+
 /* Of a class of the first HAK_METERED_CLASSES. */
 static inline struct hak_bin *hak_metered_bin(struct hak_heap *heap, unsigned cls)
 {

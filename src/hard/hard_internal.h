@@ -226,6 +226,11 @@ void hak_hard_start_slow(void);
 /* A block whose word does not fit the claim in that one side is malloc's or free's and the other an
  * operator's: true where that may be right, as a library has operators of its own. */
 bool hak_hard_may_mix(uint32_t word, const struct hard_claim *claim);
+/* The word fits the claim, or that may be right. */
+HAK_ALWAYS_INLINE bool hard_fits(uint32_t word, const struct hard_claim *claim)
+{
+    return HAK_LIKELY(!((word ^ claim->word) & claim->mask)) || hak_hard_may_mix(word, claim);
+}
 /* A block of a class that does not fit the claim, or is not live. */
 _Noreturn void hak_hard_refuse(const void *p, unsigned cls, uint32_t word,
                                const struct hard_claim *claim);

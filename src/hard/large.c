@@ -320,8 +320,7 @@ bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim
     struct hard_claim other = *claim; /* but for the size, of which the word has nothing */
     other.mask &= ~HARD_SIZE_MASK;
     bool sized = claim->mask & HARD_SIZE_MASK;
-    if ((((note->how ^ other.word) & other.mask) && !hak_hard_may_mix(note->how, &other)) ||
-        (sized && claim->size_bytes != bytes))
+    if (!hard_fits(note->how, &other) || (sized && claim->size_bytes != bytes))
         hak_hard_mismatch(p, HARD_LARGE, note->how, bytes, claim);
     large_check(range, note);
     large_keep(range, note);

@@ -80,8 +80,7 @@ bool hak_hard_nothing_try_free(const void *p, const struct hard_claim *claim)
     uint8_t is = hak_load_relaxed(place);
     uint32_t word = HARD_LIVE | (is & NOTHING_MAKER) << HARD_MAKER_SHIFT |
                     (is >> NOTHING_ALIGN_SHIFT & 7u) << HARD_ALIGN_SHIFT;
-    if ((is & NOTHING_LIVE) && ((word ^ claim->word) & claim->mask) &&
-        !hak_hard_may_mix(word, claim))
+    if ((is & NOTHING_LIVE) && !hard_fits(word, claim))
         hak_hard_mismatch(p, HARD_NOTHING, word, 0, claim);
     if (!(is & NOTHING_LIVE) || !hak_cas_relaxed(place, &is, (uint8_t)NOTHING_FREED))
         hak_hard_double_free(p, HARD_NOTHING);

@@ -165,7 +165,7 @@ static HAK_NOINLINE void paths_free_slow(void *p, struct hard_claim claim,
     hak_block_checked_index((unsigned)kind / 2, p); /* a pointer into a block does not return */
     _Atomic(uint32_t) *place = hard_word(paths_class(kind), p);
     uint32_t word = hak_load_relaxed(place);
-    if ((HAK_UNLIKELY((word ^ claim.word) & claim.mask) && !hak_hard_may_mix(word, &claim)) ||
+    if (HAK_UNLIKELY(!hard_fits(word, &claim)) ||
         HAK_UNLIKELY(!hak_cas_relaxed(place, &word, word ^ (HARD_LIVE | HARD_FREED))))
         hak_hard_refuse(p, (unsigned)kind / 2, word, &claim);
     paths_bury_any(p, kind, word & HARD_SIZE_MASK, HAK_KIND_CLOSED);

@@ -73,7 +73,9 @@ void hak_hard_audit(void)
 {
     struct hard_thread *t = hak_hard_self;
     hak_heap_audit(quarantine_look);
-    for (unsigned i = 0; i < HARD_PLACES && !hard_is_busy(t); i++)
+    if (hard_is_busy(t))
+        return;
+    for (unsigned i = 0; i < HARD_PLACES; i++)
         if (t->places[i] != NULL)
             quarantine_look(t->places[i], (hak_map_lookup(t->places[i]) & HAK_KIND_MASK) / 2);
 }

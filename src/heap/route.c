@@ -394,7 +394,8 @@ bool hak_heap_free_slow(void *p)
     return true;
 }
 
-size_t hak_heap_usable_bytes(const void *p)
+/* `looks`: an interior pointer of a size class does not return. */
+HAK_ALWAYS_INLINE size_t route_bytes(const void *p, bool looks)
 {
     uint32_t entry = hak_map_lookup(p);
     uint32_t kind = entry & HAK_KIND_MASK;
@@ -402,18 +403,20 @@ size_t hak_heap_usable_bytes(const void *p)
         return 0;
     if (kind >= HAK_KIND_CLASSES)
         return hak_large_usable_bytes(p, entry);
-    hak_block_checked_index(kind / 2, p); /* an interior pointer does not return */
+    if (looks)
+        hak_block_checked_index(kind / 2, p);
     return hak_class(kind / 2)->size_bytes;
+}
+
+size_t hak_heap_usable_bytes(const void *p)
+{
+    return route_bytes(p, true);
 }
 
 /* Some programs ask at each malloc and at each free. */
 size_t hak_heap_block_bytes(const void *p)
 {
-    uint32_t entry = hak_map_lookup(p);
-    uint32_t kind = entry & HAK_KIND_MASK;
-    return HAK_LIKELY(entry != 0) && HAK_LIKELY(kind < HAK_KIND_CLASSES)
-               ? hak_class(kind / 2)->size_bytes
-               : hak_heap_usable_bytes(p);
+    return route_bytes(p, false);
 }
 
 /* A block that has to move for a little more will grow by a little again: the program appends to it

@@ -139,17 +139,13 @@ static void double_free_and_nothing_else(size_t size)
 /* The block is not handed out even once. */
 static void double_free_and_malloc(size_t size)
 {
-    void *p = misuse_announce(my_malloc(size));
-    my_free(p);
-    my_free(p);
+    double_free_and_nothing_else(size);
     my_malloc(size);
 }
 
 static void double_free_and_calloc(size_t size)
 {
-    void *p = misuse_announce(my_malloc(size));
-    my_free(p);
-    my_free(p);
+    double_free_and_nothing_else(size);
     my_calloc(1, size);
 }
 
@@ -163,7 +159,7 @@ static void double_free_and_exit(size_t size)
 
 static void double_free_with_others_between_and_exit(size_t size)
 {
-    char *others[3], *p;
+    char *others[2], *p;
     for (size_t i = 0; i < COUNT_OF(others); i++)
         others[i] = my_malloc(size);
     p = misuse_announce(my_malloc(size));
