@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * base: looks that cost something, and are of less and less use where they find the same again:
- * after one that did the next one is left out, after the next such one three, and so on up to 15.
- * Any thread; of threads at the same time one may leave out one look more or less. */
+ * after one that did the next one is left out, after the next such one three, and so on up to what
+ * the caller bears. Any thread; of threads at the same time one may leave out one look more or
+ * less. */
 #pragma once
 
 #include "base/atomics.h"
 #include "base/bits.h"
-
-#define HAK_LOOKS_LEFT_OUT_MOST 15u
 
 struct hak_looks {
     _Atomic(uint32_t) left_out; /* before the next one */
@@ -23,11 +22,10 @@ static inline bool hak_look_is_due(struct hak_looks *looks)
     return left_out == 0;
 }
 
-/* It has found the same again. */
-static inline void hak_look_less(struct hak_looks *looks)
+/* It has found the same again. `most`: 2^k - 1. */
+static inline void hak_look_less(struct hak_looks *looks, uint32_t most)
 {
-    uint32_t next = hak_load_relaxed(&looks->last) * 2 + 1;
-    next = (uint32_t)hak_min(next, HAK_LOOKS_LEFT_OUT_MOST);
+    uint32_t next = (hak_load_relaxed(&looks->last) * 2 + 1) & most;
     hak_store_relaxed(&looks->last, next);
     hak_store_relaxed(&looks->left_out, next);
 }

@@ -16,6 +16,7 @@
 #define DENSE_LOOK_EVERY 16u
 #define DENSE_LAST 8u
 #define PAGES_LOOKED_AT 3u
+#define LOOKS_LEFT_OUT_MOST 15u
 
 static struct {
     _Atomic(uint64_t) last[DENSE_LAST]; /* pages << 32, first slot + 1; 0: none */
@@ -57,7 +58,7 @@ unsigned hak_runs_label(size_t bytes, unsigned slots)
 
 static void dense_found_unused(void)
 {
-    hak_look_less(&dense.looks);
+    hak_look_less(&dense.looks, LOOKS_LEFT_OUT_MOST);
     hak_store_relaxed(&dense.used, 0u);
     for (unsigned i = 0; i < DENSE_LAST; i++) /* of the same time */
         hak_store_relaxed(&dense.last[i], (uint64_t)0);

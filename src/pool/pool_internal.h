@@ -38,8 +38,8 @@ struct pool {
     _Atomic(uint64_t) next_tick_ns;
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
-    _Atomic(uint32_t) dense_given;   /* huge blocks given back since there were enough */
-    struct hak_looks dense_looks;    /* at huge blocks */
+    struct hak_looks dense_looks;    /* at huge blocks while those are not enough, */
+    struct hak_looks used_looks;     /* and at freed ones while they are */
     _Atomic(size_t)
         unproven; /* superslabs of huge blocks that have huge pages on trust: see whole.c */
     _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its

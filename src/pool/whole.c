@@ -40,9 +40,10 @@ static void whole_count_unmapped(size_t superslabs)
  * for the first and a waste for the second. What the program does with the last one that it got,
  * and did with those that it freed, tells which to expect: of each a few pages are looked at (a
  * call each), more of a larger one, in the first half, because what lies behind the bytes asked for
- * may have been given back. After so many that were in memory huge pages are asked for, and of
- * blocks that are freed one in 16 is looked at; after a page that was not, no longer, and looks
- * become fewer (base/looks.h).
+ * may have been given back. After so many that were in memory huge pages are asked for; after a
+ * page that was not, no longer. Looks that find the same again become fewer (base/looks.h), in the
+ * end one in 16, or, of freed blocks where all are used, where the calls would take longer than the
+ * rest of free, one in 128.
  *
  * A large block that did not have to be zero gets them without that, as a program can use such
  * memory here and there only if it keeps in mind where it has written before; most fill it, all or
@@ -56,7 +57,8 @@ static void whole_count_unmapped(size_t superslabs)
  *
  * With huge pages all is in memory as soon as a byte of each 2 MiB is, so that such a block was
  * used up is known only if what lies behind its last huge page is in memory, too. */
-#define DENSE_LOOK_EVERY 16u
+#define LEFT_OUT_WHILE_UNUSED 15u
+#define LEFT_OUT_WHILE_USED 127u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
 #define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
@@ -78,14 +80,13 @@ static bool whole_tells_use(size_t first, size_t bytes)
 
 static bool whole_look_is_due(void)
 {
-    if (pool_knows_dense())
-        return hak_add_relaxed(&hak_pool.dense_given, 1u) % DENSE_LOOK_EVERY == 0;
-    return hak_look_is_due(&hak_pool.dense_looks);
+    return hak_look_is_due(pool_knows_dense() ? &hak_pool.used_looks : &hak_pool.dense_looks);
 }
 
 static void whole_found_unused(void)
 {
-    hak_look_less(&hak_pool.dense_looks);
+    hak_look_less(&hak_pool.dense_looks, LEFT_OUT_WHILE_UNUSED);
+    hak_look_anew(&hak_pool.used_looks);
     hak_store_relaxed(&hak_pool.dense_samples, 0u);
 }
 
@@ -115,6 +116,8 @@ static bool whole_is_in_memory(size_t first, size_t bytes)
 /* It is in memory. */
 static void whole_found_used(size_t first, size_t bytes)
 {
+    if (pool_knows_dense())
+        hak_look_less(&hak_pool.used_looks, LEFT_OUT_WHILE_USED);
     if (!whole_tells_use(first, bytes))
         return;
     whole_trust_again(whole_superslabs(bytes) * UNPROVEN_PAID_FOR);

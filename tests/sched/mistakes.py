@@ -163,21 +163,21 @@ MISTAKES = (
                 """    hak_add_relaxed(&hak_pool.retired_now, (size_t)1); /* first: never less than there are bits */
 """,
                 """    hak_add_relaxed(&hak_pool.retired_now, (size_t)1);
-    uint32_t top = hak_load_relaxed(&hak_pool.dense_given); /* the stack's, nobody else's here */
+    uint32_t top = hak_load_relaxed(&hak_pool.dense_samples); /* the stack's, nobody else's here */
     do
         hak_superslab(superslab)->older = top;
-    while (!hak_cas_release(&hak_pool.dense_given, &top, (uint32_t)superslab + 1));
+    while (!hak_cas_release(&hak_pool.dense_samples, &top, (uint32_t)superslab + 1));
 """), (
                 """    do {
         if (!retired_find(true, superslab))
             return false;
     } while (!retired_try_claim(*superslab));
 """,
-                """    uint32_t top = hak_load_acquire(&hak_pool.dense_given);
+                """    uint32_t top = hak_load_acquire(&hak_pool.dense_samples);
     do {
         if (top == 0)
             return false;
-    } while (!hak_cas_acquire(&hak_pool.dense_given, &top, hak_superslab(top - 1)->older));
+    } while (!hak_cas_acquire(&hak_pool.dense_samples, &top, hak_superslab(top - 1)->older));
     *superslab = top - 1;
     retired_try_claim(*superslab);
 """)), "slots_pop", strong=True),
