@@ -3,7 +3,8 @@
  * Benchmark: free_all. Stresses giving memory back: a program that had COUNT (1.6 million) blocks
  * of SIZE (240) bytes and has freed all of them should not keep the memory. The blocks are freed by
  * the thread that allocated them (owner) or by another one (other), where they have to find their
- * way home first.
+ * way home first. With KEEP one block in so many stays: does what lies between them go, and stay
+ * away, also where the system puts huge pages together in the background?
  *
  * Resident memory is taken full, right after the last free, with QUIET_MS after so many
  * milliseconds in which nobody calls the allocator, and half a second later, in which the
@@ -15,6 +16,7 @@
 struct work {
     unsigned char **block;
     uint64_t count;
+    uint64_t keep; /* one block in so many; 0: none */
     uint64_t checksum;
 };
 
@@ -38,7 +40,8 @@ static void *work_free(void *arg)
         if (number != i)
             bench_die(1, "block %" PRIu64 " was overwritten", i);
         w->checksum = bench_mix(w->checksum, number);
-        free(w->block[i]);
+        if (w->keep == 0 || i % w->keep != 0)
+            free(w->block[i]);
     }
     return NULL;
 }
@@ -55,13 +58,14 @@ static void idle_a_little(void)
 
 int main(int argc, char **argv)
 {
-    bench_expect_args(argc, argv, 1, 4, "free_all owner|other [COUNT [SIZE [QUIET_MS]]]");
+    bench_expect_args(argc, argv, 1, 5, "free_all owner|other [COUNT [SIZE [QUIET_MS [KEEP]]]]");
     bool other = strcmp(argv[1], "other") == 0;
     if (!other && strcmp(argv[1], "owner") != 0)
         bench_die(2, "%s: '%s' is neither 'owner' nor 'other'", argv[0], argv[1]);
     struct work work = {.count = bench_number_or(argc, argv, 2, "COUNT", 1, UINT32_MAX, 1600000)};
     size_t size = bench_number_or(argc, argv, 3, "SIZE", sizeof(uint64_t), BENCH_MIB, 240);
     long quiet_ms = (long)bench_number_or(argc, argv, 4, "QUIET_MS", 0, 100000, 0);
+    work.keep = bench_number_or(argc, argv, 5, "KEEP", 0, UINT32_MAX, 0);
     work.block = calloc(work.count, sizeof *work.block);
     if (work.block == NULL)
         bench_die(3, "no memory for %" PRIu64 " pointers: give a smaller COUNT", work.count);
@@ -74,7 +78,8 @@ int main(int argc, char **argv)
     else
         work_free(&work);
     uint64_t elapsed = bench_now_ns() - begin;
-    free(work.block);
+    if (work.keep == 0)
+        free(work.block);
     uint64_t rss_freed = bench_rss_kb();
     bench_sleep_ms(quiet_ms);
     uint64_t rss_quiet = bench_rss_kb();

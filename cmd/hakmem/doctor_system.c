@@ -25,7 +25,7 @@ static void doctor_huge_pages(struct hak_doctor *d)
         hak_doctor_add(
             d, "huge_pages", HAK_NOTE, hak_format("always"),
             "pages of 2 MiB come into memory where a program touches a few bytes: more "
-            "resident memory, also after much was freed",
+            "resident memory (what hakmem gives back stays away)",
             hak_format("echo madvise > %s: hakmem asks for huge pages where they pay", file));
     } else {
         hak_doctor_add(d, "huge_pages", HAK_NOTE, hak_format("never"),

@@ -86,6 +86,14 @@ static bool purge_is_idle(struct hak_slab *s)
     return seen == s->seen_free_blocks;
 }
 
+static size_t purge_slab(struct hak_slab *s, unsigned least_pages)
+{
+    size_t gone = hak_slab_purge_owner(s, least_pages);
+    if (gone != 0)
+        hak_pool_pages_went(hak_slab_slot(s));
+    return gone;
+}
+
 /* --- Portions: who waits for one call waits for so many slabs at most, not for all that the heap
  * has (1,400 calls of the system, 4 ms). The next calls that take the lock see to the rest, the
  * slabs with the most room first. --- */
@@ -115,7 +123,7 @@ static void purge_portion_locked(struct hak_heap *heap)
         struct hak_slab *s = purge_next_locked(heap);
         if (s == NULL)
             break;
-        size_t gone = hak_slab_purge_owner(s, BUSY_LEAST_PAGES);
+        size_t gone = purge_slab(s, BUSY_LEAST_PAGES);
         purged += gone != 0;
         bytes += gone;
     }
@@ -128,7 +136,7 @@ static size_t purge_class_locked(struct hak_heap *heap, unsigned cls, bool idle_
     for (unsigned list = 0; list < HAK_LIST_FULL; list++)
         for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
             if (!idle_only || purge_is_idle(s))
-                bytes += hak_slab_purge_owner(s, 1);
+                bytes += purge_slab(s, 1);
     hak_count_owner(&heap->stats.purged_bytes, bytes);
     return bytes;
 }

@@ -239,9 +239,13 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
     return found;
 }
 
-/* A slot of a superslab is acquired: with the first one huge pages are asked for. */
+/* A slot of a superslab is acquired: with the first one huge pages are asked for, and with the last
+ * one again where they were forbidden. */
 static void pool_begin_huge(struct hak_superslab *s, size_t slot)
 {
+    if (HAK_UNLIKELY(hak_load_relaxed(&s->huge_pages) == HAK_HUGE_FORBIDDEN) &&
+        pool_busy(hak_load_relaxed(&s->state)) == POOL_ALL)
+        hak_pool_permit_huge_pages(slot / HAK_SLOTS);
     uint8_t due = HAK_HUGE_DUE;
     if (hak_load_relaxed(&s->huge_pages) == due &&
         hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&

@@ -10,8 +10,7 @@
 static bool purge_ends_huge(const struct hak_superslab *s, uint64_t state)
 {
     uint32_t free = ~pool_busy(state);
-    return hak_load_relaxed(&s->huge_pages) == HAK_HUGE_ASKED &&
-           hak_popcount64(free) >= HAK_SLOTS / 2 &&
+    return pool_may_be_huge(s) && hak_popcount64(free) >= HAK_SLOTS / 2 &&
            (hak_load_relaxed(&s->was_purged) || (free & pool_dirty(state)));
 }
 
@@ -31,11 +30,8 @@ static size_t purge_superslab(size_t superslab, bool aged)
             return 0;
         /* ORDER: [slot-state] what the last owners of the slots did is over */
     } while (!hak_cas_acquire(&s->state, &state, state | claimed));
-    if (ends_huge) {
-        hak_os_advise_small_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
-        hak_store_relaxed(&s->dense, false);
-        hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_NONE);
-    }
+    if (ends_huge)
+        hak_pool_forbid_huge_pages(superslab);
     size_t slots = 0;
     for (uint32_t left = claimed; left != 0;) {
         unsigned at = hak_ctz64(left);
@@ -50,6 +46,7 @@ static size_t purge_superslab(size_t superslab, bool aged)
     hak_store_relaxed(&s->was_purged, true);
     hak_sub_relaxed(&hak_pool.empty_now, slots);
     hak_add_relaxed(&hak_pool.purged_total, slots);
+    hak_pool_pages_went(superslab * HAK_SLOTS);
     /* ORDER: [slot-state] the purge is over */
     state = hak_and_seq_cst(&s->state, ~(uint64_t)claimed) & ~(uint64_t)claimed;
     /* The last slot may have been released meanwhile. (Where the system refuses everything,

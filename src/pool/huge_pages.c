@@ -14,7 +14,18 @@
  * that what it has paid is little again. So it is with what a huge block grows by, and with new
  * ones of which nothing is known. Blocks that are known to be used up get theirs whatever they
  * cost: many of them use up what small pages are still there, so that those are no cheaper.
- * Figures: docs/performance.md. */
+ * Figures: docs/performance.md.
+ *
+ * [huge-rest]: what is given back of a huge page is in memory again as soon as the system puts the
+ * huge page together anew (khugepaged, in the background, within minutes; by default a single page
+ * that is in memory is enough for it), where huge pages were asked for, or everywhere if they are
+ * given without being asked (`always` in /sys/kernel/mm/transparent_hugepage/enabled). Then 100 MB
+ * that were freed but for a block in each slab came back as 100 MB. So a superslab of which half is
+ * in memory or less when something of it goes is to have small pages, which it has in any case
+ * since the first part of it went, until all its slots are in use again and in memory. Whether they
+ * are given without being asked is seen by the first superslabs: of one that was mapped a moment
+ * ago the last page is in memory when its first one has been touched. (That file is not read: a
+ * program may be where it cannot open files any more.) */
 #include "pool/pool_internal.h"
 
 #define DEAR_NS UINT64_C(2000000)
@@ -22,6 +33,9 @@
 #define PAID_SHARE 16             /* of the processor time that the process has used */
 #define SPARED_FIRST ((size_t)16) /* superslabs without huge pages after one that is too much */
 #define SPARED_MOST ((size_t)1024)
+#define UNASKED_LOOKS 4u
+#define FORBIDDEN_UP_TO_BYTES (HAK_SUPERSLAB_BYTES / 2)
+#define PERMITTED_FROM_BYTES (HAK_SUPERSLAB_BYTES / 8 * 7)
 
 /* Is that more than a program should have paid by now? */
 static bool huge_is_too_much(uint64_t paid_ns)
@@ -55,6 +69,55 @@ static bool huge_is_borne(uint64_t price_ns, size_t pages)
     hak_store_relaxed(&hak_pool.huge_spared_last, spared);
     hak_store_relaxed(&hak_pool.huge_spared, spared);
     return false;
+}
+
+void hak_pool_learn_unasked_locked(size_t superslab)
+{
+    if (hak_pool.huge_unasked_looks == UNASKED_LOOKS)
+        return;
+    hak_pool.huge_unasked_looks++;
+    char *begin = hak_superslab_address(superslab);
+    hak_os_populate(begin, HAK_PAGE_BYTES);
+    if (hak_os_is_resident(begin + HAK_SUPERSLAB_BYTES - HAK_PAGE_BYTES)) {
+        hak_store_relaxed(&hak_pool.is_huge_unasked, true);
+        hak_pool.huge_unasked_looks = UNASKED_LOOKS;
+    }
+}
+
+void hak_pool_forbid_huge_pages(size_t superslab)
+{
+    hak_os_advise_small_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_superslab(superslab)->dense, false);
+    hak_store_relaxed(&hak_superslab(superslab)->huge_pages, (uint8_t)HAK_HUGE_FORBIDDEN);
+}
+
+/* How much of a superslab is in memory; all, if the system does not tell. */
+static size_t huge_resident_bytes(size_t superslab)
+{
+    unsigned char in_memory[HAK_SUPERSLAB_BYTES / HAK_PAGE_BYTES] = {0};
+    size_t page_bytes = hak_os_page_bytes();
+    size_t bytes = 0;
+    if (!hak_os_list_resident(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES, in_memory))
+        return HAK_SUPERSLAB_BYTES; /* mapped in part, so it has no huge page */
+    for (size_t i = 0; i * page_bytes < HAK_SUPERSLAB_BYTES; i++)
+        bytes += in_memory[i] * page_bytes;
+    return bytes;
+}
+
+void hak_pool_pages_went(size_t slot)
+{
+    size_t superslab = slot / HAK_SLOTS;
+    if (pool_may_be_huge(hak_superslab(superslab)) &&
+        huge_resident_bytes(superslab) <= FORBIDDEN_UP_TO_BYTES)
+        hak_pool_forbid_huge_pages(superslab);
+}
+
+void hak_pool_permit_huge_pages(size_t superslab)
+{
+    if (huge_resident_bytes(superslab) < PERMITTED_FROM_BYTES)
+        return;
+    hak_pool_ask_for_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_superslab(superslab)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
 }
 
 void hak_pool_ask_for_huge_pages(char *at, size_t bytes)

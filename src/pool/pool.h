@@ -34,8 +34,9 @@ enum hak_stage {
     HAK_STAGE_COUNT
 };
 
-/* Huge pages of a superslab: none; to be asked for with its first slot; asked for. */
-enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED };
+/* Huge pages of a superslab: none, unless the system gives them to all; to be asked for with its
+ * first slot; asked for; forbidden, as half of it was given back. */
+enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED, HAK_HUGE_FORBIDDEN };
 
 /* One a superslab, HAK_RECORD_BYTES. Any thread; the links under the pool's lock. */
 struct hak_superslab {
@@ -98,6 +99,9 @@ bool hak_pool_is_huge_early(void);
 bool hak_pool_has_huge_pages(void);
 /* Three quarters of the slots are in use, of all superslabs that are mapped for slots. */
 bool hak_pool_is_filled(void);
+/* Pages have gone back to the system of the superslab of this slot, which stays: no huge page is to
+ * bring them back. See [huge-rest] in huge_pages.c. Any thread. */
+void hak_pool_pages_went(size_t slot);
 /* Superslabs mapped at the moment, those of huge blocks and what is kept included. */
 size_t hak_pool_mapped_superslabs(void);
 /* Bytes kept, as far as they are in memory; how many slots more may be; for how long. */

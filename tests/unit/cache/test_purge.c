@@ -85,6 +85,48 @@ static void a_block_in_each_page_keeps_them_all(void **state)
     assert_int_equal(resident_pages(slot_of(p[3]), 16), 16);
 }
 
+/* The huge pages of a superslab of which all slots are slabs of 512-byte blocks, after all but one
+ * in `keep` of those were freed, and the pages of what is free have gone. */
+static unsigned huge_pages_after(unsigned keep)
+{
+    static char *p[128 * BLOCKS];
+    start();
+    struct hak_heap *heap = open_thread();
+    unsigned cls = hak_class_of(512);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++) {
+        p[i] = allocate(heap, cls);
+        memset(p[i], 1, 512);
+    }
+    struct hak_superslab *s = NULL;
+    for (unsigned i = 0; s == NULL || (uint32_t)hak_load_relaxed(&s->state) != UINT32_MAX; i++) {
+        assert_true(i < UNIT_COUNT(p));
+        s = hak_superslab(hak_slot_of(p[i]) / HAK_SLOTS);
+    }
+    assert_int_equal(hak_load_relaxed(&s->missing), 0);
+    hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+    for (unsigned i = 0; i < UNIT_COUNT(p); i++)
+        if (i % keep != 0)
+            release(heap, p[i]);
+    hak_lock(&heap->lock);
+    hak_heap_drain_locked(heap, cls, hak_bin_blocks(heap, cls));
+    hak_unlock(&heap->lock);
+    assert_true(hak_cache_purge() != 0);
+    return hak_load_relaxed(&s->huge_pages);
+}
+
+/* Else the system may make a huge page of what is left, and all is in memory again. */
+static void no_huge_page_brings_them_back(void **state)
+{
+    (void)state;
+    assert_int_equal(huge_pages_after(BLOCKS), HAK_HUGE_FORBIDDEN);
+}
+
+static void unless_more_than_half_of_them_stays(void **state)
+{
+    (void)state;
+    assert_int_equal(huge_pages_after(12), HAK_HUGE_ASKED);
+}
+
 static void what_was_never_carved_goes_with_the_end(void **state)
 {
     (void)state;
@@ -336,6 +378,8 @@ static void nor_is_one_whose_blocks_have_another_size_in_each_phase(void **state
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pages_without_a_block_in_use_go_and_the_others_stay),
     cmocka_unit_test(a_block_in_each_page_keeps_them_all),
+    cmocka_unit_test(no_huge_page_brings_them_back),
+    cmocka_unit_test(unless_more_than_half_of_them_stays),
     cmocka_unit_test(what_was_never_carved_goes_with_the_end),
     cmocka_unit_test(a_refused_purge_loses_nothing),
     cmocka_unit_test(a_heap_with_more_free_than_in_use_purges_by_itself),

@@ -43,18 +43,86 @@ static void few_old_empty_slots_leave_the_superslab_its_huge_pages(void **state)
     assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
 }
 
-static void what_went_for_the_limits_sake_and_came_back_as_a_huge_page_goes_when_old(void **state)
+static unsigned huge_pages_of(size_t slot)
+{
+    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->huge_pages);
+}
+
+/* Of a superslab of which half is in memory the system is to make no huge page again. */
+static void what_goes_for_the_limits_sake_does_not_come_back(void **state)
 {
     (void)state;
-    size_t whole = acquire_huge_and_leave(1);
-    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 31);
+    size_t whole = acquire_huge_and_leave(16);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 16);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
+    assert_false(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+}
+
+static void where_more_than_half_stays_it_may(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(17);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 15);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
     assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
-    memset(hak_slot_address(whole + 1), 0, 31 * HAK_SLOT_BYTES); /* as the system does */
-    release(acquire(32, 1, RUN, NULL) + 1, 31, RUN); /* something is EMPTY, or no tick would look */
+}
+
+static void what_came_back_as_a_huge_page_goes_when_old(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(17);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 15);
+    memset(hak_slot_address(whole + 17), 0, 15 * HAK_SLOT_BYTES); /* as the system does */
+    release(whole + 1, 16, RUN);
     fake_os_set_time_ns(122ull * SECOND_NS);
     hak_pool_tick_any();
     assert_int_equal(resident_slots(whole, 32), 1);
-    assert_false(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
+}
+
+static void huge_pages_return_with_the_last_slot_of_what_is_in_memory(void **state)
+{
+    (void)state;
+    size_t whole = acquire_huge_and_leave(1);
+    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    size_t rest = acquire(31, 1, RUN, NULL);
+    assert_int_equal(rest, whole + 1);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN); /* nobody has written there */
+    release(rest + 30, 1, RUN);
+    fill_slots(rest, 30);
+    assert_int_equal(acquire(1, 1, RUN, NULL), whole + 31);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
+}
+
+/* As a system does whose mode is `always`. */
+static void huge_pages_that_nobody_has_asked_for_are_forbidden_too(void **state)
+{
+    (void)state;
+    start();
+    keep_everything();
+    hak_pool_set_huge_pages_from(SIZE_MAX);
+    fake_os_say_resident();
+    size_t whole = acquire(32, 1, RUN, NULL);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
+    fill_slots(whole, 32);
+    release(whole + 1, 31, RUN);
+    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
+}
+
+static void nothing_is_forbidden_where_there_are_none(void **state)
+{
+    (void)state;
+    start();
+    keep_everything();
+    hak_pool_set_huge_pages_from(SIZE_MAX);
+    size_t whole = acquire(32, 1, RUN, NULL);
+    if (hak_load_relaxed(&hak_pool.is_huge_unasked))
+        skip(); /* a system that gives them to all */
+    fill_slots(whole, 32);
+    release(whole + 1, 31, RUN);
+    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
 }
 
 static void what_was_never_used_keeps_its_huge_pages(void **state)
@@ -182,7 +250,12 @@ static void a_block_that_grows_gets_huge_pages_if_its_first_ones_are(void **stat
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(old_empty_slots_take_the_huge_pages_of_their_superslab_with_them),
     cmocka_unit_test(few_old_empty_slots_leave_the_superslab_its_huge_pages),
-    cmocka_unit_test(what_went_for_the_limits_sake_and_came_back_as_a_huge_page_goes_when_old),
+    cmocka_unit_test(what_goes_for_the_limits_sake_does_not_come_back),
+    cmocka_unit_test(where_more_than_half_stays_it_may),
+    cmocka_unit_test(what_came_back_as_a_huge_page_goes_when_old),
+    cmocka_unit_test(huge_pages_return_with_the_last_slot_of_what_is_in_memory),
+    cmocka_unit_test(huge_pages_that_nobody_has_asked_for_are_forbidden_too),
+    cmocka_unit_test(nothing_is_forbidden_where_there_are_none),
     cmocka_unit_test(what_was_never_used_keeps_its_huge_pages),
     cmocka_unit_test(the_meta_goes_with_an_unmapped_superslab),
     cmocka_unit_test(the_meta_goes_when_a_huge_block_takes_the_superslab),
