@@ -26,7 +26,7 @@ struct hak_options {
     uint64_t prewarm_superslabs, prewarm_of_class[8];
     bool prewarm_lazy;
     bool background_thread;
-    bool check_mismatch; /* hardened library */
+    bool check_mismatch, check_sizes; /* hardened library */
     bool prof, prof_leaks;
     uint64_t prof_sample_bytes;
     char prof_file[HAK_PROF_PATH_BYTES]; /* "": the default */

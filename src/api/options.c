@@ -14,6 +14,7 @@ struct hak_options hak_options = {
     .superslab_ttl_sec = 1,
     .huge_pages_from_mb = 16,
     .check_mismatch = 1,
+    .check_sizes = 1,
     .prof_sample_bytes = HAK_PROF_DEFAULT_PERIOD,
     .cgroup = 1,
 };
@@ -55,6 +56,7 @@ static const struct option options[] = {
     {"PREWARM_LAZY", OPTION_FLAG, AT(prewarm_lazy), 1}, /* prewarm when memory is first asked of the system rather than at the start */
     {"BACKGROUND_THREAD", OPTION_FLAG, AT(background_thread), 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin */
     {"CHECK_MISMATCH", OPTION_FLAG, AT(check_mismatch), 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
+    {"CHECK_SIZES", OPTION_FLAG, AT(check_sizes), 1}, /* hardened library only: free_sized, free_aligned_sized and delete name the size and the alignment that were asked for; 0 for programs that delete an object as one of a base class without a virtual destructor */
     {"PROF", OPTION_FLAG, AT(prof), 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
     {"PROF_SAMPLE_BYTES", OPTION_NUMBER, AT(prof_sample_bytes), HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
     {"PROF_FILE", OPTION_TEXT, AT(prof_file), sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
@@ -422,7 +424,8 @@ void hak_options_apply_limits(void)
     hak_store_relaxed(&hak_cache_knobs.homes, (uint32_t)hak_options.homes);
     uint64_t limit = hak_options.limit_mb << 20;
     if (HAK_HARDENED)
-        hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch});
+        hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch,
+                                                     .check_sizes = hak_options.check_sizes});
     hak_pool_set_limit(limit == 0 ? 0 : hak_max(limit / HAK_SUPERSLAB_BYTES, 1));
     hak_failure_trace(hak_options.trace_failures);
 }

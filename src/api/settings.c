@@ -33,6 +33,7 @@ static const struct setting settings[] = {
     {"option.shared_pool_stage_stats", SETTING_FLAG, &hak_options.stage_stats, 1},
     {"option.shared_pool_lock_stats", SETTING_FLAG, &hak_options.lock_stats, 1},
     {"option.check_mismatch", SETTING_FLAG, &hak_options.check_mismatch, 1},
+    {"option.check_sizes", SETTING_FLAG, &hak_options.check_sizes, 1},
 };
 /* clang-format on */
 #define SETTINGS (sizeof settings / sizeof settings[0])

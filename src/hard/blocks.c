@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-struct hard hak_hard = {.claim_mask = HARD_LIVE | HARD_MAKER_MASK};
+struct hard hak_hard = {.claim_mask = HARD_LIVE | HARD_MAKER_MASK,
+                        .sizes_mask = HARD_SIZE_MASK | HARD_ALIGN_MASK};
 
 /* The first allocation of a thread comes this way, so that whoever is here first makes the secret.
  */
@@ -149,4 +150,5 @@ size_t hak_hard_usable_bytes(const void *p)
 void hak_hard_configure(const struct hak_hard_config *config)
 {
     hak_hard.claim_mask = HARD_LIVE | (config->check_makers ? HARD_MAKER_MASK : 0);
+    hak_hard.sizes_mask = config->check_sizes ? HARD_SIZE_MASK | HARD_ALIGN_MASK : 0;
 }

@@ -67,5 +67,6 @@ void hak_hard_audit(void);
 /* Options; before the program has threads. */
 struct hak_hard_config {
     bool check_makers; /* the function that frees has to fit the one that allocated */
+    bool check_sizes;  /* and the size and alignment that it names, if it does */
 };
 void hak_hard_configure(const struct hak_hard_config *config);

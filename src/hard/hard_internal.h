@@ -63,6 +63,7 @@ static inline _Atomic(uint32_t) *hard_word(const struct hak_class *c, const void
 extern HAK_HIDDEN struct hard {
     uint64_t secret[2];  /* canaries are made of; [1] is odd, and 0 before the first block */
     uint32_t claim_mask; /* of every free: HARD_LIVE, and HARD_MAKER_MASK unless it is turned off */
+    uint32_t sizes_mask; /* of what names them: HARD_SIZE_MASK | HARD_ALIGN_MASK, or 0 */
     uint8_t line_of_kind[HAK_KIND_CLASSES]; /* the quarantine's */
     uint16_t place_behind[HARD_PLACES];     /* in the same line, which has no end */
     size_t kept_most_bytes;                 /* addresses of freed large blocks */

@@ -221,10 +221,10 @@ void HARD_PATH(hak_hard_free_claimed)(void *p, const struct hak_claim *claim,
                            .size_bytes = claim->size_bytes};
     if (claim->sized) {
         c.word |= (uint32_t)hak_min(claim->size_bytes, HARD_SIZE_MASK);
-        c.mask |= HARD_SIZE_MASK;
+        c.mask |= HARD_SIZE_MASK & hak_hard.sizes_mask;
     }
     if (claim->aligned)
-        c.mask |= HARD_ALIGN_MASK;
+        c.mask |= HARD_ALIGN_MASK & hak_hard.sizes_mask;
     if (HAK_UNLIKELY(!paths_try_free(p, c.word, &c.mask)))
         paths_free_slow(p, c, foreign);
 }
@@ -237,7 +237,7 @@ void HARD_PATH(hak_hard_delete)(void *p, enum hak_maker maker, size_t size_bytes
                            .size_bytes = size_bytes};
     if (size_bytes != SIZE_MAX) {
         c.word |= (uint32_t)hak_min(size_bytes, HARD_SIZE_MASK);
-        c.mask |= HARD_SIZE_MASK;
+        c.mask |= HARD_SIZE_MASK & hak_hard.sizes_mask;
     }
     if (HAK_UNLIKELY(!paths_try_free(p, c.word, &c.mask)))
         paths_free_slow(p, c, foreign);
