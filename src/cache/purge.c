@@ -86,10 +86,11 @@ static bool purge_is_idle(struct hak_slab *s)
     return seen == s->seen_free_blocks;
 }
 
+/* What goes of a slab that is hardly used may have been the most of its superslab. */
 static size_t purge_slab(struct hak_slab *s, unsigned least_pages)
 {
     size_t gone = hak_slab_purge_owner(s, least_pages);
-    if (gone != 0)
+    if (gone >= hak_class(s->cls)->slots * HAK_SLOT_BYTES / 2)
         hak_pool_pages_went(hak_slab_slot(s));
     return gone;
 }

@@ -30,8 +30,10 @@ static size_t purge_superslab(size_t superslab, bool aged)
             return 0;
         /* ORDER: [slot-state] what the last owners of the slots did is over */
     } while (!hak_cas_acquire(&s->state, &state, state | claimed));
-    if (ends_huge)
+    if (ends_huge) {
         hak_pool_forbid_huge_pages(superslab);
+        hak_store_relaxed(&s->dense, false);
+    }
     size_t slots = 0;
     for (uint32_t left = claimed; left != 0;) {
         unsigned at = hak_ctz64(left);
@@ -46,7 +48,8 @@ static size_t purge_superslab(size_t superslab, bool aged)
     hak_store_relaxed(&s->was_purged, true);
     hak_sub_relaxed(&hak_pool.empty_now, slots);
     hak_add_relaxed(&hak_pool.purged_total, slots);
-    hak_pool_pages_went(superslab * HAK_SLOTS);
+    if (hak_popcount64(~pool_busy(state)) >= HAK_SLOTS / 4)
+        hak_pool_pages_went(superslab * HAK_SLOTS);
     /* ORDER: [slot-state] the purge is over */
     state = hak_and_seq_cst(&s->state, ~(uint64_t)claimed) & ~(uint64_t)claimed;
     /* The last slot may have been released meanwhile. (Where the system refuses everything,

@@ -87,7 +87,6 @@ void hak_pool_learn_unasked_locked(size_t superslab)
 void hak_pool_forbid_huge_pages(size_t superslab)
 {
     hak_os_advise_small_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
-    hak_store_relaxed(&hak_superslab(superslab)->dense, false);
     hak_store_relaxed(&hak_superslab(superslab)->huge_pages, (uint8_t)HAK_HUGE_FORBIDDEN);
 }
 
