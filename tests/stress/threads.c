@@ -126,7 +126,7 @@ static void churn(unsigned long count, unsigned at_once)
 
 /* ---- a consumer ---- */
 
-enum { PRODUCERS = 16, RING = 1024, SAMPLES = 50, MOST_PERCENT = 125 };
+enum { PRODUCERS = 16, RING = 1024, SAMPLES = 50, MOST_PERCENT = 125, TRIES = 3 };
 
 static struct ring {
     _Alignas(64) _Atomic(size_t) in, out;
@@ -221,16 +221,24 @@ static size_t in_child(bool allocates)
     return kib;
 }
 
+/* How much lies about depends on when threads have a processor, and one run may be above the bound
+ * (one beside other tests was, none of 200 others). All are if a thread's frees do not come back.
+ */
 static void consumer(unsigned long count)
 {
+    size_t frees = 0, allocates = 0;
     each = count / PRODUCERS;
-    size_t frees = in_child(false), allocates = in_child(true);
-    printf("threads: %d producers, %lu blocks: %zu KiB resident with a thread that only frees, %zu "
-           "where it also allocates\n",
-           PRODUCERS, count, frees, allocates);
-    fflush(stdout);
-    if (frees * 100 > allocates * MOST_PERCENT)
-        shadow_fail(NULL, "a thread that only frees costs %zu KiB more", frees - allocates);
+    for (unsigned i = 0; i < TRIES; i++) {
+        frees = in_child(false);
+        allocates = in_child(true);
+        printf("threads: %d producers, %lu blocks: %zu KiB resident with a thread that only frees, "
+               "%zu where it also allocates\n",
+               PRODUCERS, count, frees, allocates);
+        fflush(stdout);
+        if (frees * 100 <= allocates * MOST_PERCENT)
+            return;
+    }
+    shadow_fail(NULL, "a thread that only frees costs %zu KiB more", frees - allocates);
 }
 
 int main(int argc, char **argv)
