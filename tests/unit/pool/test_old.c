@@ -94,35 +94,35 @@ static void huge_pages_return_with_the_last_slot_of_what_is_in_memory(void **sta
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
 }
 
-/* As a system does whose mode is `always`. */
-static void huge_pages_that_nobody_has_asked_for_are_forbidden_too(void **state)
+/* The huge pages of a superslab that was not asked for any, after all but a slot has gone. */
+static unsigned huge_pages_of_a_small_pool(void)
 {
-    (void)state;
     start();
     keep_everything();
     hak_pool_set_huge_pages_from(SIZE_MAX);
-    fake_os_say_resident();
     size_t whole = acquire(32, 1, RUN, NULL);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
     fill_slots(whole, 32);
     release(whole + 1, 31, RUN);
     hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
-    assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
+    return huge_pages_of(whole);
+}
+
+/* As a system does whose mode is `always`. */
+static void huge_pages_that_nobody_has_asked_for_are_forbidden_too(void **state)
+{
+    (void)state;
+    fake_os_say_resident();
+    assert_int_equal(huge_pages_of_a_small_pool(), HAK_HUGE_FORBIDDEN);
 }
 
 static void nothing_is_forbidden_where_there_are_none(void **state)
 {
     (void)state;
-    start();
-    keep_everything();
-    hak_pool_set_huge_pages_from(SIZE_MAX);
-    size_t whole = acquire(32, 1, RUN, NULL);
+    unsigned huge = huge_pages_of_a_small_pool();
     if (hak_load_relaxed(&hak_pool.is_huge_unasked))
         skip(); /* a system that gives them to all */
-    fill_slots(whole, 32);
-    release(whole + 1, 31, RUN);
-    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
-    assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
+    assert_int_equal(huge, HAK_HUGE_NONE);
 }
 
 static void what_was_never_used_keeps_its_huge_pages(void **state)
