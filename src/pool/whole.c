@@ -116,12 +116,13 @@ static bool whole_is_in_memory(size_t first, size_t bytes)
 /* It is in memory. */
 static void whole_found_used(size_t first, size_t bytes)
 {
-    if (pool_knows_dense())
+    bool known = pool_knows_dense();
+    if (known)
         hak_look_less(&hak_pool.used_looks, LEFT_OUT_WHILE_USED);
     if (!whole_tells_use(first, bytes))
         return;
     whole_trust_again(whole_superslabs(bytes) * UNPROVEN_PAID_FOR);
-    if (pool_knows_dense())
+    if (known)
         return;
     hak_add_relaxed(&hak_pool.dense_samples, (uint32_t)whole_samples(bytes));
     hak_look_anew(&hak_pool.dense_looks);

@@ -30,39 +30,38 @@ static void make_warm(size_t size)
     }
 }
 
-void write_after_free_to_a_warm_block(size_t size)
+static char *freed_warm_block(size_t size)
 {
     make_warm(size);
     char *p = block(size);
     my_free(p);
+    return p;
+}
+
+void write_after_free_to_a_warm_block(size_t size)
+{
+    char *p = freed_warm_block(size);
     p[size / 2] = 1;
     use_again(size);
 }
 
 void write_after_free_to_a_warm_block_found_at_the_end(size_t size)
 {
-    make_warm(size);
-    char *p = block(size);
-    my_free(p);
+    char *p = freed_warm_block(size);
     p[size - 1] = 1;
     my_malloc_trim(0);
 }
 
 void write_before_a_warm_block_after_its_free(size_t size)
 {
-    make_warm(size);
-    char *p = block(size);
-    my_free(p);
+    char *p = freed_warm_block(size);
     p[-1] = 1;
     use_again(size);
 }
 
 void double_free_of_a_warm_block(size_t size)
 {
-    make_warm(size);
-    char *p = block(size);
-    my_free(p);
-    my_free(p);
+    my_free(freed_warm_block(size));
 }
 
 /* The guard behind what is used again stays, or goes forth and back. */
