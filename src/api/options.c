@@ -12,7 +12,7 @@
 struct hak_options hak_options = {
     .superslab_max_cached = 1024,
     .superslab_ttl_sec = 1,
-    .huge_pages_from_mb = 16,
+    .huge_pages_from_mb = HAK_POOL_HUGE_PAGES_FROM_MB,
     .check_mismatch = 1,
     .check_sizes = 1,
     .prof_sample_bytes = HAK_PROF_DEFAULT_PERIOD,
@@ -40,7 +40,7 @@ static const struct option options[] = {
     {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, AT(superslab_max_cached), UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
     {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 1 MiB */
     {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, AT(superslab_ttl_sec), UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
-    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB mapped from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up, and half of the MiB from which on a block that need not be zero gets them; 4294967295 never does */
+    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB in use from which on huge pages (MADV_HUGEPAGE) are asked for where memory is expected to be used up and the heap grows quickly; half of the MiB mapped from which on they are without haste, and twice the MiB from which on a block that need not be zero gets them; 4294967295 never does */
     {"HOMES", OPTION_NUMBER, AT(homes), HAK_HOMES_MOST}, /* so many threads have memory of their own; the next ones share it, which holds less and makes them share a lock now and then; 0: twice as many as processors, but at most 32 or as many as processors */
     {"LIMIT_MB", OPTION_NUMBER, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
     {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
@@ -392,7 +392,8 @@ static void options_policy(void)
     struct hak_policy_config config = {.watch_group = hak_options.cgroup};
     const char *text = hak_options.policy;
     config.fixed[HAK_KNOB_AGE] = hak_options.superslab_ttl_sec != 1;
-    config.fixed[HAK_KNOB_HUGE_PAGES] = hak_options.huge_pages_from_mb != 16;
+    config.fixed[HAK_KNOB_HUGE_PAGES] =
+        hak_options.huge_pages_from_mb != HAK_POOL_HUGE_PAGES_FROM_MB;
     config.fixed[HAK_KNOB_KEEP] = hak_options.superslab_max_memory_mb != 0;
     const char *learn = options_behind(text, "learn:");
     const char *try = options_behind(text, "try:");

@@ -10,7 +10,7 @@ struct pool hak_pool HAK_USED_LATER = {
     .config = {.max_count = 1024,
                .max_bytes = 0,
                .max_age_ns = 1000000000u,
-               .huge_pages_from_bytes = (size_t)16 << 20},
+               .huge_pages_from_bytes = (size_t)HAK_POOL_HUGE_PAGES_FROM_MB << 20},
 };
 struct hak_pool_knobs hak_pool_knobs = {
     .keep_percent = 25,
@@ -179,7 +179,7 @@ static bool pool_try_fullest(unsigned count, unsigned align, bool dense, unsigne
 }
 
 /* A huge page that is not used up yet is hardly a thing beside what the process has. */
-#define LARGE_HUGE_SUPERSLABS 2u
+#define LARGE_HUGE_SUPERSLABS 4u
 bool hak_pool_is_large(void)
 {
     return pool_wants_huge_pages(pool_used_superslabs() / LARGE_HUGE_SUPERSLABS);

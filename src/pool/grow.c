@@ -159,6 +159,26 @@ void hak_pool_try_add_partial(size_t superslab)
     hak_unlock(&hak_pool.grow_lock);
 }
 
+/* [huge-size]: a huge page saves half a millisecond of page faults, and holds up to 2 MiB for
+ * nothing where the pool does not grow on. That pools of all sizes are alike in by what share they
+ * will yet grow is the best guess: of n superslabs in use one more is then used up but for one time
+ * in n, when half of it is lost, which is one part in 2n² of the pool. That is a smaller share than
+ * the half millisecond is of the time in which a superslab is used up, if that is less than n² ms.
+ * But a program grows for a part of its time and holds its memory for all of it: so a pool that is
+ * not large yet gets huge pages as long as the share is eight times smaller. (Time that passed: a
+ * program that waits has no use for speed.) And none any more once one was dear: see huge_pages.c.
+ * Figures: docs/performance.md. */
+#define GROW_SURE_SUPERSLABS 2u /* so many times as much as for the first: always */
+#define GROW_QUICK_NS UINT64_C(125000)
+static bool grow_is_worth_huge_pages_locked(uint64_t since_last_ns)
+{
+    size_t in_use = hak_load_relaxed(&hak_pool.in_use_now) / HAK_SLOTS;
+    bool quick = since_last_ns <= in_use * in_use * GROW_QUICK_NS;
+    bool cheap = hak_load_relaxed(&hak_pool.huge_paid_ns) == 0;
+    return pool_wants_huge_pages(pool_used_superslabs() / GROW_SURE_SUPERSLABS) ||
+           (pool_wants_huge_pages(in_use) && quick && cheap);
+}
+
 /* The load goes up and down, rather than up, and what is mapped now may never be used up: since the
  * pool last grew a quarter of its slots has come back. */
 #define GROW_PEAK_SHARE 4u
@@ -176,8 +196,9 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
 {
     size_t first;
     size_t bytes = (superslabs - 1) * HAK_SUPERSLAB_BYTES + slots * HAK_SLOT_BYTES;
-    dense =
-        dense && slots == HAK_SLOTS && hak_pool_has_huge_pages() && !grow_is_for_a_peak_locked();
+    uint64_t since_last_ns = hak_os_now_ns() - hak_pool.grown_ns;
+    dense = dense && slots == HAK_SLOTS && grow_is_worth_huge_pages_locked(since_last_ns) &&
+            !grow_is_for_a_peak_locked();
     int error = hak_pool_map(superslabs, 1, bytes, true, &first);
     if (error != 0)
         return error;
@@ -185,6 +206,7 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
         pool_set_dense(hak_superslab(first + i), dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_pool.released_at_growth = hak_load_relaxed(&hak_pool.released);
+    hak_pool.grown_ns += since_last_ns;
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
         grow_add_partial_locked(first);

@@ -71,8 +71,11 @@ struct hak_pool_config {
     size_t retired_max_count; /* superslabs kept in the cache, at most */
     size_t retired_max_bytes; /* of all that is kept; 0: decide by what is in use, see retired.c */
     uint64_t retired_max_age_ns;  /* what was not used for longer goes back at the next tick */
-    size_t huge_pages_from_bytes; /* ask for huge pages once so much is mapped; SIZE_MAX: never */
+    size_t huge_pages_from_bytes; /* ask for huge pages once so much is in use and the pool grows
+                                   * quickly, or twice as much is mapped; SIZE_MAX: never. See
+                                   * [huge-size] in grow.c */
 };
+#define HAK_POOL_HUGE_PAGES_FROM_MB 8 /* as it stands at the start */
 
 /* What a policy may turn, each a relaxed atomic; as they stand at the start they are the fixed
  * defaults. See docs/learning.md. */
@@ -95,7 +98,7 @@ void hak_pool_set_age(uint64_t retired_max_age_ns);
 void hak_pool_set_huge_pages_from(size_t bytes);
 /* Huge pages are wanted from the first superslab on. */
 bool hak_pool_is_huge_early(void);
-/* The pool is large enough for huge pages. */
+/* The pool is large enough for huge pages, if it goes on growing. */
 bool hak_pool_has_huge_pages(void);
 /* Three quarters of the slots are in use, of all superslabs that are mapped for slots. */
 bool hak_pool_is_filled(void);

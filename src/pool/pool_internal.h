@@ -23,7 +23,8 @@ struct pool {
         _Atomic(size_t) max_count, max_bytes, huge_pages_from_bytes;
         _Atomic(uint64_t) max_age_ns;
     } config;
-    uint64_t released_at_growth; /* `released` when a superslab was mapped last; under grow_lock */
+    uint64_t released_at_growth; /* `released` when a superslab was mapped last, */
+    uint64_t grown_ns;           /* and when that was; both under grow_lock */
     _Atomic(size_t) limit_superslabs;
     _Atomic(size_t) retired_now;
     _Atomic(size_t)

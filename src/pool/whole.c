@@ -61,8 +61,9 @@ static void whole_count_unmapped(size_t superslabs)
 #define LEFT_OUT_WHILE_USED 127u
 #define DENSE_SAMPLES_MOST 4u
 #define DENSE_SAMPLE_BYTES ((size_t)2 << 20)
-#define WRITTEN_SHARE 2 /* half of what has to be mapped for slabs to get huge pages */
-#define UNPROVEN_LEAST_SUPERSLABS ((size_t)16)
+#define WRITTEN_SHARE 2u /* half of what has to be mapped for slabs to get huge pages */
+#define UNPROVEN_LEAST_SUPERSLABS ((size_t)16) /* or two blocks, if that is less */
+#define UNPROVEN_LEAST_BLOCKS 2u
 #define UNPROVEN_PAID_FOR 4u /* times what was seen to be used */
 
 static bool whole_has_huge_pages(size_t first)
@@ -177,9 +178,9 @@ static void whole_learn_of_last(void)
 }
 
 /* Large enough for huge pages without evidence. */
-static bool whole_is_large(size_t superslabs)
+static bool whole_is_large(size_t bytes)
 {
-    return pool_wants_huge_pages(superslabs * WRITTEN_SHARE);
+    return pool_wants_huge_pages(bytes / HAK_SUPERSLAB_BYTES * WRITTEN_SHARE);
 }
 
 /* Superslabs that are used, as far as is known, but for some. */
@@ -191,10 +192,11 @@ static size_t whole_used(size_t but_for)
 
 /* Lets no more through without evidence than is used: huge pages are about to be asked for. What a
  * block grows by, of those that are known to be used, does not count. */
-static bool whole_try_trust(size_t superslabs, bool grows)
+static bool whole_try_trust(size_t superslabs, size_t of_superslabs, bool grows)
 {
     size_t before = hak_load_relaxed(&hak_pool.unproven);
-    size_t most = hak_max(UNPROVEN_LEAST_SUPERSLABS, whole_used(superslabs + before));
+    size_t least = hak_min(UNPROVEN_LEAST_SUPERSLABS, UNPROVEN_LEAST_BLOCKS * of_superslabs);
+    size_t most = hak_max(least, whole_used(superslabs + before));
     if (grows && pool_knows_dense())
         return superslabs <= most;
     if (before + superslabs > most)
@@ -208,15 +210,17 @@ static bool whole_is_proven(void)
     return pool_knows_dense() || hak_pool_is_huge_early();
 }
 
-/* Is what is to be touched from the superslab number `from` of the range on to have huge pages? */
-static bool whole_wants_huge(const struct hak_whole *w, size_t from, unsigned how, bool grows)
+/* Is what is to be touched from the superslab number `from` of the range on to have huge pages? The
+ * block has so many bytes; there may be more of the range. */
+static bool whole_wants_huge(const struct hak_whole *w, size_t bytes, size_t from, unsigned how,
+                             bool grows)
 {
     size_t whole = w->mapped_bytes / HAK_SUPERSLAB_BYTES;
     bool wanted =
-        (how & HAK_WHOLE_WRITTEN && whole_is_large(w->superslabs)) ||
+        (how & HAK_WHOLE_WRITTEN && whole_is_large(bytes)) ||
         (whole_is_proven() && pool_wants_huge_pages(hak_load_relaxed(&hak_pool.mapped_now)));
     return wanted && whole > from &&
-           (hak_pool_is_huge_early() || whole_try_trust(whole - from, grows));
+           (hak_pool_is_huge_early() || whole_try_trust(whole - from, whole, grows));
 }
 
 /* For what begins with the superslab number `begin`, of which the one numbered `from` is the first
@@ -225,17 +229,20 @@ static void whole_try_huge(const struct hak_whole *w, size_t begin, size_t from)
 {
     char *at = hak_superslab_address(w->first + begin);
     size_t bytes = w->mapped_bytes - begin * HAK_SUPERSLAB_BYTES;
-    if (hak_pool_try_huge_pages(at, bytes, hak_superslab_address(w->first + from)))
+    if (hak_pool_try_huge_pages(at, bytes, hak_superslab_address(w->first + from))) {
         hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_ASKED);
-    else
+    } else {
         hak_os_advise_small_pages(at, bytes);
+        if (!pool_knows_dense())
+            whole_trust_again(w->mapped_bytes / HAK_SUPERSLAB_BYTES - from);
+    }
 }
 
 /* For what begins there. */
-static void whole_advise(const struct hak_whole *w, size_t from, unsigned how)
+static void whole_advise(const struct hak_whole *w, size_t bytes, size_t from, unsigned how)
 {
     size_t skip = from * HAK_SUPERSLAB_BYTES;
-    if (!whole_wants_huge(w, from, how, false))
+    if (!whole_wants_huge(w, bytes, from, how, false))
         return;
     if (!whole_is_proven()) {
         whole_try_huge(w, from, from);
@@ -251,7 +258,7 @@ void hak_whole_grown(const struct hak_whole *w, size_t from)
     /* What was the block until now has been written, if it has small pages to tell it. */
     if (!pool_knows_dense() && hak_load_relaxed(&hak_pool.unproven) == 0 && whole_look_is_due())
         whole_look(w->first, from * HAK_SUPERSLAB_BYTES);
-    if (whole_wants_huge(w, from, HAK_WHOLE_WRITTEN, true))
+    if (whole_wants_huge(w, w->mapped_bytes, from, HAK_WHOLE_WRITTEN, true))
         whole_try_huge(w, 0, from);
 }
 
@@ -266,7 +273,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
     whole_learn_of_last();
     if (!(how & HAK_WHOLE_FRESH))
-        whole_advise(w, 0, how);
+        whole_advise(w, bytes, 0, how);
     if (!pool_knows_dense() || whole_can_tell(w))
         hak_store_relaxed(&hak_pool.last_whole,
                           (uint64_t)(bytes / HAK_SLOT_BYTES) << 32 | (w->first + 1));
@@ -316,7 +323,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_count_mapped(w->superslabs - moved, false);
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
-    whole_advise(w, moved, how);
+    whole_advise(w, bytes, moved, how);
     *zero = moved == 0;
     return 0;
 }
@@ -495,7 +502,7 @@ static bool whole_grows_by_superslabs(const struct hak_whole *w, size_t bytes)
 {
     size_t superslabs = whole_superslabs(bytes);
     return !HAK_HARDENED && superslabs > w->superslabs && !hak_whole_is_exact() &&
-           whole_is_large(superslabs);
+           whole_is_large(bytes);
 }
 
 bool hak_whole_try_extend(struct hak_whole *w, size_t bytes)

@@ -4,7 +4,7 @@
 #include "cache_support.h"
 
 #define FROM_SUPERSLABS 4u /* huge pages */
-#define SUPERSLABS 16u     /* filled */
+#define SUPERSLABS 32u     /* filled */
 
 /* Of some, of a few: of each fourth, 15th block, the first of a slab among them. */
 enum use { WHOLE, ENDS, ENDS_OF_SOME, ENDS_OF_FEW };
@@ -46,6 +46,7 @@ static unsigned dense_slots(const struct hak_heap *heap, unsigned cls)
 static struct hak_heap *open_heap(void)
 {
     start();
+    fake_os_set_time_ns(1000000000); /* it stands: the pool grows quickly */
     hak_pool_set_huge_pages_from(FROM_SUPERSLABS * HAK_SUPERSLAB_BYTES);
     return open_thread();
 }
@@ -56,7 +57,7 @@ static void close_heap(struct hak_heap *heap)
     close_thread(heap);
 }
 
-/* Fills 32 MiB with blocks of a size; how many superslabs' worth of its slabs is where huge pages
+/* Fills 64 MiB with blocks of a size; how many superslabs' worth of its slabs is where huge pages
  * were asked for. */
 static unsigned dense_superslabs(size_t size, enum use use)
 {

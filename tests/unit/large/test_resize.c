@@ -162,6 +162,7 @@ static void a_large_huge_block_grows_by_superslabs_that_have_huge_pages(void **s
 {
     (void)state;
     start();
+    hak_pool_set_huge_pages_from(12 * MIB); /* a block from 6 MiB on */
     char *p = allocate_plain(6 * MIB - 65536);
     assert_ptr_equal(resize(p, 6 * MIB), p); /* the rest of a superslab */
     assert_int_equal(usable(p), 6 * MIB);

@@ -75,6 +75,31 @@ static size_t on_trust(void)
     return hak_load_relaxed(&hak_pool.unproven);
 }
 
+/* Of one that begins with a huge page and does not fill it, the rest is lost if it is not used. */
+static void it_has_to_have_as_much_in_whole_superslabs(void **state)
+{
+    (void)state;
+    bool zero;
+    struct hak_whole w;
+    size_t bytes = 2 * HAK_SUPERSLAB_BYTES;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    assert_int_equal(hak_whole_take(bytes - HAK_SLOT_BYTES, 1, HAK_WHOLE_WRITTEN, &w, &zero), 0);
+    assert_true(hak_whole_try_extend(&w, bytes - HAK_SLOT_BYTES / 2));
+    assert_int_equal(stats().huge_asked_total, 0);
+    assert_int_equal(hak_whole_take(bytes, 1, HAK_WHOLE_WRITTEN, &w, &zero), 0);
+    assert_int_equal(stats().huge_asked_total, 1);
+}
+
+static void without_evidence_not_more_than_two_blocks(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(asked_by_a_block(3, HAK_WHOLE_WRITTEN), i < 2);
+}
+
 static void without_evidence_not_more_than_a_little_or_than_slabs_have(void **state)
 {
     (void)state;
@@ -209,7 +234,7 @@ static void a_block_that_grows_gets_huge_pages_behind_what_it_had(void **state)
     struct hak_whole w;
     bool zero;
     start();
-    huge_pages_from(8 * HAK_SUPERSLAB_BYTES);
+    huge_pages_from(6 * HAK_SUPERSLAB_BYTES);
     assert_int_equal(hak_whole_take(2 * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero), 0);
     assert_true(hak_whole_try_extend(&w, 3 * HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES));
     assert_int_equal(w.mapped_bytes, 3 * HAK_SUPERSLAB_BYTES - HAK_SLOT_BYTES); /* no large one */
@@ -416,6 +441,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
     cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
+    cmocka_unit_test(it_has_to_have_as_much_in_whole_superslabs),
+    cmocka_unit_test(without_evidence_not_more_than_two_blocks),
     cmocka_unit_test(without_evidence_not_more_than_a_little_or_than_slabs_have),
     cmocka_unit_test(huge_blocks_that_are_used_up_vouch_for_as_much),
     cmocka_unit_test(one_that_is_larger_has_small_pages_and_tells),

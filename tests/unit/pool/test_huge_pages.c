@@ -24,6 +24,43 @@ static void what_will_be_used_up_gets_huge_pages_in_a_large_pool(void **state)
     assert_int_equal(hak_pool_acquired(HAK_STAGE_FRESH, 3) > 0, true); /* the class is the same */
 }
 
+/* Fills one superslab more, `later_ns` after the last. Returns whether it is one for huge pages. */
+static bool next_is_dense(uint64_t later_ns)
+{
+    fake_os_set_time_ns(hak_os_now_ns() + later_ns);
+    return is_dense(fill_superslabs(1));
+}
+
+#define QUICK_NS(superslabs) ((superslabs) * (superslabs) * UINT64_C(125000))
+static void a_pool_that_is_not_large_gets_them_while_it_grows_quickly(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    for (unsigned i = 0; i < 4; i++)
+        assert_false(next_is_dense(0));
+    assert_false(next_is_dense(QUICK_NS(4) + 1));
+    assert_true(next_is_dense(QUICK_NS(5)));
+    assert_true(next_is_dense(0));
+    assert_false(next_is_dense(QUICK_NS(7) + 1));
+    for (unsigned i = 8; i < 12; i++) /* twice as much */
+        assert_true(next_is_dense(QUICK_NS(i) + 1));
+}
+
+static void but_none_any_more_after_one_that_was_dear(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    fake_os_set_fault_ns(3000000); /* ms: more than a huge page costs, and little in all */
+    for (unsigned i = 0; i < 4; i++)
+        assert_false(next_is_dense(0));
+    assert_true(next_is_dense(0));
+    for (unsigned i = 5; i < 8; i++)
+        assert_false(next_is_dense(0));
+    assert_true(next_is_dense(0));
+}
+
 static void runs_may_use_what_is_empty_in_a_dense_superslab(void **state)
 {
     (void)state;
@@ -43,7 +80,7 @@ static void a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up(void **s
 {
     (void)state;
     start();
-    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
+    huge_pages_from(HAK_SUPERSLAB_BYTES);
     for (unsigned i = 0; i < 2 * HAK_SLOTS; i++)
         acquire(1, 1, DENSE, NULL);
     size_t run = acquire(4, 1, RUN, NULL);
@@ -73,7 +110,7 @@ static void what_goes_up_and_down_gets_huge_pages_in_a_large_pool_only(void **st
 {
     (void)state;
     start();
-    huge_pages_from(2 * HAK_SUPERSLAB_BYTES);
+    huge_pages_from(HAK_SUPERSLAB_BYTES);
     size_t slot = acquire(1, 1, DENSE, NULL);
     for (unsigned i = 1; i < 2 * HAK_SLOTS; i++)
         acquire(1, 1, DENSE, NULL);
@@ -180,6 +217,8 @@ static void once_a_program_has_run_for_long_it_pays_again(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
+    cmocka_unit_test(a_pool_that_is_not_large_gets_them_while_it_grows_quickly),
+    cmocka_unit_test(but_none_any_more_after_one_that_was_dear),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
     cmocka_unit_test(a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up),
     cmocka_unit_test(what_goes_up_and_down_gets_huge_pages_in_a_large_pool_only),
