@@ -6,17 +6,18 @@
 
 /* A huge page is resident whole, and where huge pages are asked for the system puts together anew
  * (in the background, within minutes) what was given back. Where half of a superslab has been of no
- * use for long that costs more than it gains. What was never used yet is about to be. */
-static bool purge_ends_huge(const struct hak_superslab *s, uint64_t state)
+ * use for long that costs more than it gains. What was never used yet is about to be, while the
+ * pool grows. */
+static bool purge_ends_huge(const struct hak_superslab *s, uint64_t state, bool grows)
 {
     uint32_t free = ~pool_busy(state);
     return pool_may_be_huge(s) && hak_popcount64(free) >= HAK_SLOTS / 2 &&
-           (hak_load_relaxed(&s->was_purged) || (free & pool_dirty(state)));
+           (!grows || hak_load_relaxed(&s->was_purged) || (free & pool_dirty(state)));
 }
 
 /* Purges the EMPTY slots of a superslab that is in use: claims them, purges, and only then makes
  * them UNUSED. UNUSED ones, too, where the system may have put a huge page together. */
-static size_t purge_superslab(size_t superslab, bool aged)
+static size_t purge_superslab(size_t superslab, bool aged, bool grows)
 {
     struct hak_superslab *s = hak_superslab(superslab);
     uint64_t state = hak_load_relaxed(&s->state);
@@ -24,7 +25,7 @@ static size_t purge_superslab(size_t superslab, bool aged)
     bool ends_huge;
     do {
         empty = ~pool_busy(state) & pool_dirty(state);
-        ends_huge = aged && purge_ends_huge(s, state);
+        ends_huge = aged && purge_ends_huge(s, state, grows);
         claimed = ends_huge ? ~pool_busy(state) : empty;
         if (claimed == 0)
             return 0;
@@ -64,11 +65,11 @@ static bool pool_is_offered(size_t superslab)
     return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail[0]) >> superslab % 64 & 1;
 }
 
-size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
+size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns, bool grows)
 {
     size_t purged = 0;
-    bool aged = since_ns != UINT64_MAX;
-    if (hak_load_relaxed(&hak_pool.empty_now) == 0)
+    bool aged = since_ns != UINT64_MAX || !grows;
+    if (grows && hak_load_relaxed(&hak_pool.empty_now) == 0)
         return 0;
     for (size_t i = hak_space_high_water(); i-- > 0 && purged < slots;) {
         if (!aged && hak_load_relaxed(&hak_pool.empty_now) == 0)
@@ -76,7 +77,7 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns)
         if (hak_load_relaxed(&hak_space_groups()[i / 64].avail[0]) == 0)
             i -= i % 64; /* the whole group is full */
         else if (pool_is_offered(i) && hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
-            purged += purge_superslab(i, aged);
+            purged += purge_superslab(i, aged, grows);
     }
     return purged;
 }

@@ -170,8 +170,9 @@ void hak_pool_try_add_partial(size_t superslab)
  * Figures: docs/performance.md. */
 #define GROW_SURE_SUPERSLABS 2u /* so many times as much as for the first: always */
 #define GROW_QUICK_NS UINT64_C(125000)
-static bool grow_is_worth_huge_pages_locked(uint64_t since_last_ns)
+static bool grow_is_worth_huge_pages_locked(uint64_t now_ns)
 {
+    uint64_t since_last_ns = now_ns - hak_load_relaxed(&hak_pool.grown_ns);
     size_t in_use = hak_load_relaxed(&hak_pool.in_use_now) / HAK_SLOTS;
     bool quick = since_last_ns <= in_use * in_use * GROW_QUICK_NS;
     bool cheap = hak_load_relaxed(&hak_pool.huge_paid_ns) == 0;
@@ -196,8 +197,8 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
 {
     size_t first;
     size_t bytes = (superslabs - 1) * HAK_SUPERSLAB_BYTES + slots * HAK_SLOT_BYTES;
-    uint64_t since_last_ns = hak_os_now_ns() - hak_pool.grown_ns;
-    dense = dense && slots == HAK_SLOTS && grow_is_worth_huge_pages_locked(since_last_ns) &&
+    uint64_t now_ns = hak_os_now_ns();
+    dense = dense && slots == HAK_SLOTS && grow_is_worth_huge_pages_locked(now_ns) &&
             !grow_is_for_a_peak_locked();
     int error = hak_pool_map(superslabs, 1, bytes, true, &first);
     if (error != 0)
@@ -206,7 +207,7 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
         pool_set_dense(hak_superslab(first + i), dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_pool.released_at_growth = hak_load_relaxed(&hak_pool.released);
-    hak_pool.grown_ns += since_last_ns;
+    hak_store_relaxed(&hak_pool.grown_ns, now_ns);
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
         grow_add_partial_locked(first);

@@ -24,7 +24,7 @@ struct pool {
         _Atomic(uint64_t) max_age_ns;
     } config;
     uint64_t released_at_growth; /* `released` when a superslab was mapped last, */
-    uint64_t grown_ns;           /* and when that was; both under grow_lock */
+    _Atomic(uint64_t) grown_ns;  /* and when that was; both written under grow_lock */
     _Atomic(size_t) limit_superslabs;
     _Atomic(size_t) retired_now;
     _Atomic(size_t)
@@ -140,8 +140,9 @@ void hak_retired_evicted(size_t slots);
 size_t hak_retired_room(void);
 size_t hak_retired_budget_slots(void);
 /* Gives `slots` EMPTY slots of superslabs in use back to the system, or all that were not touched
- * since. Returns how many. */
-size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns);
+ * since; then also what huge pages hold for nothing, of what was never used only if the pool does
+ * not grow. Returns how many EMPTY ones. */
+size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns, bool grows);
 
 /* Superslabs that are mapped for slots. */
 static inline size_t pool_slot_superslabs(void)

@@ -476,7 +476,8 @@ void hak_retired_enforce(void)
     size_t budget = hak_retired_budget_slots();
     size_t empty = hak_load_relaxed(&hak_pool.empty_now);
     if (empty > budget)
-        hak_retired_evicted(hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX));
+        hak_retired_evicted(
+            hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX, true));
 }
 
 /* Those that were retired before, `most` at most. Returns the bytes. */
@@ -520,7 +521,8 @@ void hak_retired_tick(uint64_t now)
     size_t aged = retired_unmap_older(now - hak_min(now, age), AT_ONCE_SUPERSLABS) / HAK_SLOT_BYTES;
     bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
     uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
-    aged += hak_pool_purge_empty(AT_ONCE_SLOTS - aged, now - hak_min(now, empty_age));
+    bool grows = now - hak_load_relaxed(&hak_pool.grown_ns) <= age * EMPTY_AGE_FACTOR;
+    aged += hak_pool_purge_empty(AT_ONCE_SLOTS - aged, now - hak_min(now, empty_age), grows);
     hak_store_relaxed(&hak_pool_knobs.behind, aged >= AT_ONCE_SLOTS);
     if (aged != 0)
         kept_wrongly(aged);
@@ -536,7 +538,7 @@ size_t hak_pool_trim(void)
     size_t bytes = hak_whole_unmap_postponed();
     hak_pool_retire_free(); /* mapped ahead and never used, perhaps */
     bytes += retired_unmap_older(UINT64_MAX, SIZE_MAX);
-    return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX) * HAK_SLOT_BYTES;
+    return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, false) * HAK_SLOT_BYTES;
 }
 
 uint64_t hak_pool_unmapped(void)

@@ -114,9 +114,9 @@ static void purge_setup(void)
 static void purge_run(unsigned who)
 {
     if (who == 2) {
-        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
         slots_release(mine[2], 1, 0);
-        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
         return;
     }
     size_t slot = slots_acquire(2 - who, who);
@@ -241,7 +241,7 @@ static void look_for_room(unsigned count)
 static void index_purge_run(unsigned who)
 {
     if (who == 0)
-        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+        hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
     else
         look_for_room(who == 1 ? 1 : 2);
 }

@@ -53,7 +53,7 @@ static void what_goes_for_the_limits_sake_does_not_come_back(void **state)
 {
     (void)state;
     size_t whole = acquire_huge_and_leave(16);
-    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 16);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 16);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
     assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense)); /* for who returns */
 }
@@ -62,7 +62,7 @@ static void where_more_than_half_stays_it_may(void **state)
 {
     (void)state;
     size_t whole = acquire_huge_and_leave(17);
-    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 15);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 15);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
     assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
 }
@@ -71,7 +71,7 @@ static void what_came_back_as_a_huge_page_goes_when_old(void **state)
 {
     (void)state;
     size_t whole = acquire_huge_and_leave(17);
-    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 15);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 15);
     memset(hak_slot_address(whole + 17), 0, 15 * HAK_SLOT_BYTES); /* as the system does */
     release(whole + 1, 16, RUN);
     fake_os_set_time_ns(122ull * SECOND_NS);
@@ -84,7 +84,7 @@ static void huge_pages_return_with_the_last_slot_of_what_is_in_memory(void **sta
 {
     (void)state;
     size_t whole = acquire_huge_and_leave(1);
-    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
     size_t rest = acquire(31, 1, RUN | HAK_POOL_DENSE, NULL);
     assert_int_equal(rest, whole + 1);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN); /* nobody has written there */
@@ -104,7 +104,7 @@ static unsigned huge_pages_of_a_small_pool(void)
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
     fill_slots(whole, 32);
     release(whole + 1, 31, RUN);
-    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX);
+    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
     return huge_pages_of(whole);
 }
 
@@ -125,18 +125,65 @@ static void nothing_is_forbidden_where_there_are_none(void **state)
     assert_int_equal(huge, HAK_HUGE_NONE);
 }
 
-static void what_was_never_used_keeps_its_huge_pages(void **state)
+/* A superslab with huge pages of which so many slots are used, and all are in memory. */
+static size_t acquire_of_a_huge_page(unsigned used)
 {
-    (void)state;
     start();
     hak_pool_configure(&(struct hak_pool_config){1000, SIZE_MAX, SECOND_NS, 0});
     fake_os_set_time_ns(100ull * SECOND_NS);
     size_t first = acquire(1, 1, 5 | HAK_POOL_DENSE, NULL);
-    release(acquire(32, 1, RUN, NULL) + 1, 31, RUN);
+    for (unsigned i = 1; i < used; i++)
+        acquire(1, 1, 5 | HAK_POOL_DENSE, NULL);
+    fill_slots(first, HAK_SLOTS);
+    return first;
+}
+
+static void what_was_never_used_keeps_its_huge_pages_while_the_pool_grows(void **state)
+{
+    (void)state;
+    size_t first = acquire_of_a_huge_page(1);
+    fake_os_set_time_ns(120ull * SECOND_NS);
+    release(acquire(32, 1, RUN, NULL) + 1, 31, RUN); /* a superslab more */
     fake_os_set_time_ns(122ull * SECOND_NS);
     hak_pool_tick_any();
     assert_int_equal(stats().empty_slots_now, 0);
-    assert_true(hak_load_relaxed(&hak_superslab(first / HAK_SLOTS)->dense));
+    assert_int_equal(huge_pages_of(first), HAK_HUGE_ASKED);
+    assert_int_equal(resident_slots(first, HAK_SLOTS), HAK_SLOTS);
+}
+
+static void and_goes_when_the_pool_has_not_grown_for_long(void **state)
+{
+    (void)state;
+    size_t first = acquire_of_a_huge_page(16);
+    fake_os_set_time_ns(104ull * SECOND_NS); /* four times the age */
+    hak_pool_tick_any();
+    assert_int_equal(resident_slots(first, HAK_SLOTS), HAK_SLOTS);
+    fake_os_set_time_ns(104ull * SECOND_NS + SECOND_NS / 4);
+    hak_pool_tick_any();
+    assert_int_equal(resident_slots(first, HAK_SLOTS), 16);
+    assert_int_equal(huge_pages_of(first), HAK_HUGE_FORBIDDEN);
+    bool zero;
+    acquire(1, 1, 5, &zero);
+    assert_true(zero);
+    assert_int_equal(verify_pool(), 17);
+}
+
+static void or_for_whoever_trims(void **state)
+{
+    (void)state;
+    size_t first = acquire_of_a_huge_page(16);
+    hak_pool_trim();
+    assert_int_equal(resident_slots(first, HAK_SLOTS), 16);
+}
+
+static void what_half_of_a_huge_page_is_used_for_may_stay(void **state)
+{
+    (void)state;
+    size_t first = acquire_of_a_huge_page(17);
+    fake_os_set_time_ns(122ull * SECOND_NS);
+    hak_pool_tick_any();
+    assert_int_equal(resident_slots(first, HAK_SLOTS), HAK_SLOTS);
+    assert_int_equal(huge_pages_of(first), HAK_HUGE_ASKED);
 }
 
 /* --- records and bitmaps of superslabs that are slabs' no more --- */
@@ -256,7 +303,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(huge_pages_return_with_the_last_slot_of_what_is_in_memory),
     cmocka_unit_test(huge_pages_that_nobody_has_asked_for_are_forbidden_too),
     cmocka_unit_test(nothing_is_forbidden_where_there_are_none),
-    cmocka_unit_test(what_was_never_used_keeps_its_huge_pages),
+    cmocka_unit_test(what_was_never_used_keeps_its_huge_pages_while_the_pool_grows),
+    cmocka_unit_test(and_goes_when_the_pool_has_not_grown_for_long),
+    cmocka_unit_test(or_for_whoever_trims),
+    cmocka_unit_test(what_half_of_a_huge_page_is_used_for_may_stay),
     cmocka_unit_test(the_meta_goes_with_an_unmapped_superslab),
     cmocka_unit_test(the_meta_goes_when_a_huge_block_takes_the_superslab),
     cmocka_unit_test(a_meta_that_the_system_keeps_is_given_back_the_next_time),

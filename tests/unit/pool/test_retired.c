@@ -333,7 +333,7 @@ static void a_purge_that_is_refused_leaves_the_slots_empty(void **state)
     size_t whole = acquire(32, 1, RUN, NULL);
     release(whole + 1, 31, RUN);
     fake_os_fail(FAKE_PURGE, 1, EINVAL);
-    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX), 0);
+    assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 0);
     assert_int_equal(stats().empty_slots_now, 31);
     bool zero;
     assert_int_equal(acquire(31, 1, RUN, &zero), whole + 1);
