@@ -190,8 +190,9 @@ static size_t whole_used(size_t but_for)
     return pool_knows_dense() ? mapped - hak_min(mapped, but_for) : pool_slot_superslabs();
 }
 
-/* Lets no more through without evidence than is used: huge pages are about to be asked for. What a
- * block grows by, of those that are known to be used, does not count. */
+/* Lets no more through without evidence than is used, or than two blocks have: huge pages are about
+ * to be asked for, for `superslabs` of a block of `of_superslabs`. What a block grows by, of those
+ * that are known to be used, does not count. */
 static bool whole_try_trust(size_t superslabs, size_t of_superslabs, bool grows)
 {
     size_t before = hak_load_relaxed(&hak_pool.unproven);

@@ -6,10 +6,9 @@
 #include "pool_support.h"
 
 /* And the clock stands: a pool that grows does so quickly. */
-#define STANDING_NS 1000000000u
 static inline void huge_pages_from(size_t bytes)
 {
-    fake_os_set_time_ns(STANDING_NS);
+    fake_os_set_time_ns(SECOND_NS);
     struct hak_pool_config config = {.retired_max_count = 1000,
                                      .retired_max_bytes = SIZE_MAX,
                                      .retired_max_age_ns = UINT64_MAX,

@@ -84,8 +84,9 @@ static void it_has_to_have_as_much_in_whole_superslabs(void **state)
     size_t bytes = 2 * HAK_SUPERSLAB_BYTES;
     start();
     huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
-    assert_int_equal(hak_whole_take(bytes - HAK_SLOT_BYTES, 1, HAK_WHOLE_WRITTEN, &w, &zero), 0);
-    assert_true(hak_whole_try_extend(&w, bytes - HAK_SLOT_BYTES / 2));
+    assert_int_equal(hak_whole_take(bytes - 2 * HAK_SLOT_BYTES, 1, HAK_WHOLE_WRITTEN, &w, &zero),
+                     0);
+    assert_true(hak_whole_try_extend(&w, bytes - HAK_SLOT_BYTES));
     assert_int_equal(stats().huge_asked_total, 0);
     assert_int_equal(hak_whole_take(bytes, 1, HAK_WHOLE_WRITTEN, &w, &zero), 0);
     assert_int_equal(stats().huge_asked_total, 1);
