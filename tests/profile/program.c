@@ -21,7 +21,7 @@
 
 #define SMALL_BYTES 112u /* a size class */
 #define SMALL_BLOCKS 200000u
-#define MEDIUM_BYTES 8192u
+#define MEDIUM_BYTES 8192u /* between two classes */
 #define MEDIUM_BLOCKS 3000u
 #define LARGE_BYTES 1000000u
 #define LARGE_BLOCKS 40u

@@ -26,8 +26,8 @@ PERIOD = 16384
 SIGMAS = 5.0
 SECONDS = 120
 
-# Function: (blocks, bytes of a block as the allocator gives it out).
-KEPT = {"keep_small": (200_000, 112), "keep_medium": (3_000, 8192), "keep_large": (40, None)}
+# Function: (blocks, bytes of a block as the allocator gives it out: 8,192 are not a size class).
+KEPT = {"keep_small": (200_000, 112), "keep_medium": (3_000, 8448), "keep_large": (40, None)}
 
 
 @dataclass
@@ -102,15 +102,18 @@ class ProfileTest(unittest.TestCase):
 
     def assert_near(self, estimate: float, blocks: int, size: float, period: int, of_bytes: bool) -> None:
         p = -math.expm1(-size / period)
-        sigma = math.sqrt(blocks * (1 - p) / p) * (size if of_bytes else 1)
-        truth = blocks * (size if of_bytes else 1)
-        self.assertLessEqual(abs(estimate - truth), SIGMAS * sigma + blocks * 0.01 + 1, f"{estimate} of {truth}")
+        sigma = math.sqrt(blocks * (1 - p) / p)
+        unit = size if of_bytes else 1
+        allowed = (SIGMAS * sigma + 0.01 * blocks + 1) * unit
+        self.assertLessEqual(abs(estimate - blocks * unit), allowed, f"{estimate} of {blocks * unit}")
 
     def assert_is_known_heap(self, profile: Profile, period: int = PERIOD, times: int = 1) -> None:
         for function, (blocks, size) in KEPT.items():
             live, live_bytes, _, objects, _, samples = profile.sums(function)
-            bytes_each = size or live_bytes / live
             self.assertGreater(samples, 10, function)
+            bytes_each = live_bytes / live
+            if size:
+                self.assertAlmostEqual(bytes_each, size, delta=0.005 * size)
             self.assert_near(live, blocks, bytes_each, period, of_bytes=False)
             self.assert_near(live_bytes, blocks, bytes_each, period, of_bytes=True)
             self.assert_near(objects, blocks * times, bytes_each, period, of_bytes=False)
