@@ -1,4 +1,4 @@
-# Toolchain file: Debian's cross compilers for aarch64 (g++-aarch64-linux-gnu). See tests/aarch64.
+# Toolchain file: Debian's cross compilers for aarch64 (g++-aarch64-linux-gnu). See tests/emulated.
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 

@@ -28,7 +28,7 @@ const OTHERS: [&str; 5] = [
     "deepbind.c",
 ];
 
-const FLAGS: [&str; 19] = [
+const FLAGS: [&str; 20] = [
     "-std=gnu17",
     "-O2",
     "-g1",
@@ -37,6 +37,7 @@ const FLAGS: [&str; 19] = [
     "-fvisibility=hidden",
     "-ftls-model=initial-exec",
     "-fno-math-errno",
+    "-fasynchronous-unwind-tables",
     "-fno-builtin-malloc",
     "-fno-builtin-calloc",
     "-fno-builtin-realloc",

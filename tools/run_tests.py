@@ -219,11 +219,12 @@ def run_musl(totals: Totals) -> None:
         ctest(totals, "musl", "musl", "test-musl")
 
 
-def run_aarch64(totals: Totals) -> None:
-    """The product for aarch64, by a cross compiler, under an emulator."""
-    if build(totals, "aarch64", require_tools=False):
-        counted_step(totals, "aarch64: tests", "test-aarch64",
-                     [sys.executable, "-B", "tests/aarch64/run.py", "build/aarch64"])
+def run_emulated(totals: Totals) -> None:
+    """The product for other processors, by cross compilers, under an emulator."""
+    for machine in ("aarch64", "riscv64"):
+        if build(totals, machine, require_tools=False):
+            counted_step(totals, f"{machine}: tests", f"test-{machine}",
+                         [sys.executable, "-B", "tests/emulated/run.py", f"build/{machine}"])
 
 
 def run_all(totals: Totals) -> None:
@@ -235,7 +236,7 @@ def run_all(totals: Totals) -> None:
     run_rust(totals)
     run_package(totals)
     run_musl(totals)
-    run_aarch64(totals)
+    run_emulated(totals)
     lint(totals)
 
 

@@ -19,6 +19,10 @@ enum {
 #if defined(__x86_64__)
 #define CLOSURE_DEFAULTS                                                                           \
     "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
+#elif defined(__riscv)
+#define CLOSURE_DEFAULTS                                                                           \
+    "/lib/riscv64-linux-gnu:/usr/lib/riscv64-linux-gnu:/lib64/lp64d:/usr/lib64/lp64d:/lib64:"      \
+    "/usr/lib64:/lib:/usr/lib"
 #else
 #define CLOSURE_DEFAULTS                                                                           \
     "/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"

@@ -23,8 +23,10 @@
 enum { NATIVE_MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)
 enum { NATIVE_MACHINE = EM_AARCH64 };
+#elif defined(__riscv)
+enum { NATIVE_MACHINE = EM_RISCV };
 #else
-#error "hakmem is for x86-64 and aarch64"
+#error "hakmem is for x86-64, aarch64 and riscv64"
 #endif
 
 enum {

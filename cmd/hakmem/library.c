@@ -27,6 +27,8 @@
 #define LIBRARY_MULTIARCH "x86_64-linux-gnu"
 #elif defined(__aarch64__)
 #define LIBRARY_MULTIARCH "aarch64-linux-gnu"
+#elif defined(__riscv)
+#define LIBRARY_MULTIARCH "riscv64-linux-gnu"
 #endif
 #define LIBRARY_BESIDE_MULTIARCH "/../lib/" LIBRARY_MULTIARCH
 

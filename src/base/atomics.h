@@ -21,9 +21,37 @@
 #define HAK_STORE(p, v, order) atomic_store_explicit((p), (v), memory_order_##order)
 #define HAK_EXCHANGE(p, v, order) atomic_exchange_explicit((p), (v), memory_order_##order)
 #define HAK_FETCH(what, p, v, order) atomic_fetch_##what##_explicit((p), (v), memory_order_##order)
-#define HAK_CAS(p, expected, v, order)                                                             \
+#define HAK_CAS_INLINE(p, expected, v, order)                                                      \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_##order,            \
                                             memory_order_relaxed)
+#if defined(__riscv) && !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_1)
+/* Compilers for RISC-V before gcc 13 call libatomic for a byte, which has no instruction there: the
+ * word around it, as long as the other bytes change. */
+static inline int hak_cas_byte(_Atomic(uint8_t) *p, uint8_t *expected, uint8_t v)
+{
+    uintptr_t at = (uintptr_t)p;
+    unsigned shift = (unsigned)(at % sizeof(uint32_t)) * 8; /* little endian */
+    _Atomic(uint32_t) *word = (_Atomic(uint32_t) *)(at - at % sizeof(uint32_t));
+    uint32_t is = atomic_load_explicit(word, memory_order_relaxed);
+    do {
+        uint8_t found = (uint8_t)(is >> shift);
+        if (found != *expected) {
+            *expected = found;
+            return 0;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(word, &is,
+                                                    is ^ (uint32_t)(*expected ^ v) << shift,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    return 1;
+}
+#define HAK_CAS(p, expected, v, order)                                                             \
+    _Generic((p),                                                                                  \
+        _Atomic(uint8_t) *: hak_cas_byte((_Atomic(uint8_t) *)(void *)(p),                          \
+                                         (uint8_t *)(void *)(expected), (uint8_t)(uintptr_t)(v)),  \
+        default: HAK_CAS_INLINE(p, expected, v, order))
+#else
+#define HAK_CAS HAK_CAS_INLINE
+#endif
 #endif
 
 #define hak_load_relaxed(p) HAK_LOAD(p, relaxed)
@@ -67,5 +95,7 @@ static inline void hak_cpu_pause(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield" ::: "memory");
+#elif defined(__riscv)
+    __asm__ volatile(".word 0x0100000f" ::: "memory"); /* pause (Zihintpause); older ones: no-op */
 #endif
 }

@@ -162,6 +162,9 @@ HAK_ALWAYS_INLINE struct hak_registers hak_os_registers(void)
 #elif defined(__aarch64__)
     __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"
                      : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.fp));
+#elif defined(__riscv)
+    __asm__ volatile("auipc %0, 0\n\tmv %1, sp\n\tmv %2, s0"
+                     : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.fp));
 #endif
     return r;
 }

@@ -32,7 +32,20 @@ static inline long hak_syscall6(long n, long a, long b, long c, long d, long e, 
                      : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
                      : "memory", "cc");
     return x0;
+#elif defined(__riscv) && __riscv_xlen == 64
+    register long a7 __asm__("a7") = n;
+    register long a0 __asm__("a0") = a;
+    register long a1 __asm__("a1") = b;
+    register long a2 __asm__("a2") = c;
+    register long a3 __asm__("a3") = d;
+    register long a4 __asm__("a4") = e;
+    register long a5 __asm__("a5") = f;
+    __asm__ volatile("ecall"
+                     : "+r"(a0)
+                     : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5)
+                     : "memory");
+    return a0;
 #else
-#error "hakmem supports x86-64 and aarch64"
+#error "hakmem supports x86-64, aarch64 and riscv64"
 #endif
 }

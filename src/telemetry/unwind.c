@@ -56,13 +56,14 @@ static bool stack_read(const struct unwind_stack *stack, uintptr_t at, uintptr_t
 /* Frame pointers: the caller's, and above it the return address. */
 static bool unwind_by_pointer(const struct unwind_stack *stack, struct hak_registers *r)
 {
+    uintptr_t record = r->fp + (uintptr_t)(intptr_t)UNWIND_RECORD_AT;
     uintptr_t fp;
     uintptr_t pc;
-    if (r->fp < r->sp || !stack_read(stack, r->fp, &fp) || !stack_read(stack, r->fp + 8, &pc))
+    if (r->fp < r->sp || !stack_read(stack, record, &fp) || !stack_read(stack, record + 8, &pc))
         return false;
     if (fp != 0 && fp <= r->fp)
         return false;
-    *r = (struct hak_registers){.pc = pc, .sp = r->fp + 16, .fp = fp};
+    *r = (struct hak_registers){.pc = pc, .sp = record + 16, .fp = fp};
     return true;
 }
 

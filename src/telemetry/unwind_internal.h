@@ -11,6 +11,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Registers as DWARF numbers them for the processor, and how far from a function's frame pointer
+ * the caller's is kept, with the return address above it. (System V ABI, AMD64 supplement; RISC-V
+ * ELF psABI.) On aarch64, where code keeps frame pointers, tables are not read. */
+#if defined(__riscv)
+#define UNWIND_REGISTER_FP 8u
+#define UNWIND_REGISTER_SP 2u
+#define UNWIND_REGISTER_PC 1u
+#define UNWIND_RECORD_AT (-16)
+#else
+#define UNWIND_REGISTER_FP 6u
+#define UNWIND_REGISTER_SP 7u
+#define UNWIND_REGISTER_PC 16u
+#define UNWIND_RECORD_AT 0
+#endif
+
 enum unwind_cfa {
     UNWIND_UNKNOWN, /* no table, or one that says it in another way */
     UNWIND_END,     /* the outermost frame */

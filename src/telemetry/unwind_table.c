@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-#define REGISTER_FP 6u /* x86-64, as DWARF numbers them */
-#define REGISTER_SP 7u
-#define REGISTER_PC 16u
-
 #define REMEMBERED 4u
 
 enum { /* pointer encodings; only these are in use on the systems supported */
@@ -103,7 +99,7 @@ static bool common_read(const unsigned char *at, struct common *c)
     c->code_factor = bytes_leb(&b, false);
     c->data_factor = bytes_sleb(&b);
     uint64_t return_register = version == 1 ? bytes_number(&b, 1) : bytes_leb(&b, false);
-    bool known = letters[0] == 'z' && return_register == REGISTER_PC;
+    bool known = letters[0] == 'z' && return_register == UNWIND_REGISTER_PC;
     bytes_leb(&b, false); /* length of what the letters stand for */
     c->signal_frame = false;
     for (const char *l = letters + 1; known && *l != '\0'; l++) {
@@ -140,19 +136,19 @@ static int32_t as_offset(struct bytes *b, int64_t value)
 /* The CFA is kept in a register. */
 static void state_cfa(struct bytes *b, struct state *s, uint64_t reg, int64_t offset)
 {
-    s->now.cfa = reg == REGISTER_SP   ? UNWIND_SP
-                 : reg == REGISTER_FP ? UNWIND_FP
-                                      : UNWIND_UNKNOWN; /* for a few instructions only */
+    s->now.cfa = reg == UNWIND_REGISTER_SP   ? UNWIND_SP
+                 : reg == UNWIND_REGISTER_FP ? UNWIND_FP
+                                             : UNWIND_UNKNOWN; /* for a few instructions only */
     s->now.cfa_offset = as_offset(b, offset);
 }
 
 static void state_saved(struct bytes *b, struct state *s, uint64_t reg, int64_t offset)
 {
-    if (reg == REGISTER_FP) {
+    if (reg == UNWIND_REGISTER_FP) {
         s->now.fp = UNWIND_SAVED;
         s->now.fp_offset = (int16_t)offset;
         b->bad |= offset != (int16_t)offset;
-    } else if (reg == REGISTER_PC && offset != -8) {
+    } else if (reg == UNWIND_REGISTER_PC && offset != -8) {
         b->bad = true;
     }
 }
@@ -161,7 +157,7 @@ static void state_saved(struct bytes *b, struct state *s, uint64_t reg, int64_t 
  * the rule unknown. */
 static bool expression_of_fp(struct bytes *b, bool deref, int64_t *offset)
 {
-    enum { PLUS_OFFSET_OF_FP = 0x76, DEREF = 0x06 };
+    enum { PLUS_OFFSET_OF_FP = 0x70 + UNWIND_REGISTER_FP, DEREF = 0x06 };
     uint64_t length = bytes_leb(b, false);
     const unsigned char *end = b->at + length;
     if (b->bad || length > (size_t)(b->end - b->at)) {
@@ -178,7 +174,7 @@ static bool expression_of_fp(struct bytes *b, bool deref, int64_t *offset)
 
 static void state_restore(struct state *s, uint64_t reg)
 {
-    if (reg == REGISTER_FP) {
+    if (reg == UNWIND_REGISTER_FP) {
         s->now.fp = s->first.fp;
         s->now.fp_offset = s->first.fp_offset;
     }
@@ -206,11 +202,11 @@ static void state_step_other(struct bytes *b, struct state *s, const struct comm
         state_restore(s, bytes_leb(b, false));
         break;
     case 0x07: /* undefined: no caller, if it is the return address */
-        if (bytes_leb(b, false) == REGISTER_PC)
+        if (bytes_leb(b, false) == UNWIND_REGISTER_PC)
             s->now.cfa = UNWIND_END;
         break;
     case 0x08: /* same_value */
-        if (bytes_leb(b, false) == REGISTER_FP)
+        if (bytes_leb(b, false) == UNWIND_REGISTER_FP)
             s->now.fp = UNWIND_SAME;
         break;
     case 0x0a: /* remember_state */
@@ -240,8 +236,8 @@ static void state_step_other(struct bytes *b, struct state *s, const struct comm
     case 0x10: /* expression */
         reg = bytes_leb(b, false);
         if (!expression_of_fp(b, false, &offset)) {
-            b->bad |= reg == REGISTER_FP || reg == REGISTER_PC;
-        } else if (reg == REGISTER_FP) {
+            b->bad |= reg == UNWIND_REGISTER_FP || reg == UNWIND_REGISTER_PC;
+        } else if (reg == UNWIND_REGISTER_FP) {
             s->now.fp = UNWIND_SAVED_AT_FP;
             s->now.fp_offset = (int16_t)offset;
         }

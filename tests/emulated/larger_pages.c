@@ -28,7 +28,7 @@ static void check(int holds, const char *what, size_t value)
 {
     if (holds)
         return;
-    (void)fprintf(stderr, "aarch64_pages: %s (%zu)\n", what, value);
+    (void)fprintf(stderr, "larger_pages: %s (%zu)\n", what, value);
     exit(1);
 }
 
