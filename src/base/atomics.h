@@ -24,13 +24,13 @@
 #define HAK_CAS_INLINE(p, expected, v, order)                                                      \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_##order,            \
                                             memory_order_relaxed)
-#if defined(__riscv) && !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_1)
-/* Compilers for RISC-V before gcc 13 call libatomic for a byte, which has no instruction there: the
- * word around it, as long as the other bytes change. */
+/* For processors without an instruction for it: compares and swaps the word around the byte, again
+ * as long as its other bytes change. On success at least as strong as any order asked for. */
 static inline int hak_cas_byte(_Atomic(uint8_t) *p, uint8_t *expected, uint8_t v)
 {
     uintptr_t at = (uintptr_t)p;
     unsigned shift = (unsigned)(at % sizeof(uint32_t)) * 8; /* little endian */
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the word that the byte is in */
     _Atomic(uint32_t) *word = (_Atomic(uint32_t) *)(at - at % sizeof(uint32_t));
     uint32_t is = atomic_load_explicit(word, memory_order_relaxed);
     do {
@@ -44,6 +44,8 @@ static inline int hak_cas_byte(_Atomic(uint8_t) *p, uint8_t *expected, uint8_t v
                                                     memory_order_acq_rel, memory_order_relaxed));
     return 1;
 }
+/* Compilers for RISC-V before gcc 13 would call libatomic. */
+#if defined(__riscv) && !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_1)
 #define HAK_CAS(p, expected, v, order)                                                             \
     _Generic((p),                                                                                  \
         _Atomic(uint8_t) *: hak_cas_byte((_Atomic(uint8_t) *)(void *)(p),                          \

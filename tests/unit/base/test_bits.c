@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#include <pthread.h>
+
 static void log2_floor_and_ceil_bracket_every_value(void **state)
 {
     (void)state;
@@ -131,6 +133,36 @@ static void cas_tells_what_it_found(void **state)
     assert_int_equal(hak_load_relaxed(&word), 9);
 }
 
+/* A word of four bytes, each of which a thread counts up. */
+#define BYTE_ROUNDS 50000u
+static _Atomic(uint8_t) bytes[4] __attribute__((aligned(4)));
+
+static void *byte_main(void *byte)
+{
+    uint8_t expected = 0;
+    for (unsigned i = 0; i < BYTE_ROUNDS; i++)
+        while (!hak_cas_byte(byte, &expected, (uint8_t)(expected + 1)))
+            ; /* the first of each round fails */
+    return NULL;
+}
+
+static void byte_cas_tells_what_it_found_and_leaves_its_neighbours(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, byte_main, (void *)&bytes[i]), 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(hak_load_relaxed(&bytes[i]), BYTE_ROUNDS % 256);
+    uint8_t expected = 7;
+    assert_false(hak_cas_byte(&bytes[2], &expected, 9));
+    assert_int_equal(expected, BYTE_ROUNDS % 256);
+    assert_true(hak_cas_byte(&bytes[2], &expected, 9));
+    assert_int_equal(hak_load_relaxed(&bytes[2]), 9);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(log2_floor_and_ceil_bracket_every_value),
     cmocka_unit_test(is_pow2_is_true_of_single_bits_only),
@@ -141,5 +173,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(aligned_starts_are_the_multiples),
     cmocka_unit_test(count_owner_adds_and_wraps),
     cmocka_unit_test(cas_tells_what_it_found),
+    cmocka_unit_test(byte_cas_tells_what_it_found_and_leaves_its_neighbours),
 };
 UNIT_MAIN(tests)
