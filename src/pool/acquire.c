@@ -239,19 +239,31 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
     return found;
 }
 
-/* A slot of a superslab is acquired: with the first one huge pages are asked for, and with the last
- * one again where they were forbidden. */
+/* A slot of a superslab is acquired: with the first one huge pages are asked for, or small ones,
+ * and with the last one huge ones again where they were forbidden. */
 static void pool_begin_huge(struct hak_superslab *s, size_t slot)
 {
-    if (HAK_UNLIKELY(hak_load_relaxed(&s->huge_pages) == HAK_HUGE_FORBIDDEN) &&
-        pool_busy(hak_load_relaxed(&s->state)) == POOL_ALL)
-        hak_pool_permit_huge_pages(slot / HAK_SLOTS);
-    uint8_t due = HAK_HUGE_DUE;
-    if (hak_load_relaxed(&s->huge_pages) == due &&
-        hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&
-        hak_pool_try_huge_pages(hak_superslab_address(slot / HAK_SLOTS), HAK_SUPERSLAB_BYTES,
-                                hak_slot_address(slot)))
-        hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+    size_t superslab = slot / HAK_SLOTS;
+    uint8_t due = HAK_HUGE_DUE, none = HAK_HUGE_NONE;
+    switch (hak_load_relaxed(&s->huge_pages)) {
+    case HAK_HUGE_DUE:
+        if (hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&
+            hak_pool_try_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES,
+                                    hak_slot_address(slot)))
+            hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+        break;
+    case HAK_HUGE_NONE:
+        if (hak_load_relaxed(&s->missing) == 0 &&
+            hak_cas_relaxed(&s->huge_pages, &none, (uint8_t)HAK_HUGE_SMALL))
+            hak_os_advise_small_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES);
+        break;
+    case HAK_HUGE_FORBIDDEN:
+        if (pool_busy(hak_load_relaxed(&s->state)) == POOL_ALL)
+            hak_pool_permit_huge_pages(superslab);
+        break;
+    default:
+        break;
+    }
 }
 
 static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_t slot)

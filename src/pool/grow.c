@@ -211,8 +211,6 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
     hak_retired_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
         grow_add_partial_locked(first);
-    else if (!dense)
-        hak_pool_learn_unasked_locked(first);
     grow_publish(first, superslabs > 1 ? HAK_SLOTS : slots, count);
     for (size_t i = 1; i < superslabs; i++)
         grow_publish(first + i, HAK_SLOTS, 0);

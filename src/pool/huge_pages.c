@@ -18,13 +18,15 @@
  *
  * [huge-rest]: what is given back of a huge page is in memory again as soon as the system puts the
  * huge page together anew (khugepaged, in the background, within minutes; by default a single page
- * that is in memory is enough for it), where huge pages were asked for, or everywhere if they are
- * given without being asked (`always` in /sys/kernel/mm/transparent_hugepage/enabled). Then 100 MB
- * that were freed but for a block in each slab came back as 100 MB. So a superslab of which half is
- * in memory or less when something of it goes is to have small pages, which it has in any case
- * since the first part of it went, until all its slots are in use again and in memory. Whether they
- * are given without being asked is seen by the first superslabs: of one that was mapped a moment
- * ago the last page is in memory when its first one has been touched. (That file is not read: a
+ * that is in memory is enough for it). Then 100 MB that were freed but for a block in each slab
+ * came back as 100 MB. So a superslab of which half is in memory or less when something of it goes
+ * is to have small pages, which it has in any case since the first part of it went, until all its
+ * slots are in use again and in memory.
+ *
+ * [huge-unasked]: a superslab for which no huge pages are asked for is not expected to be used up
+ * soon, and it is the same memory where the system asks to be asked and where it does not (`always`
+ * in /sys/kernel/mm/transparent_hugepage/enabled): there a program of a few MiB would hold half as
+ * much again. So the system is told that it is to have small ones. (That file is not read: a
  * program may be where it cannot open files any more.) */
 #include "pool/pool_internal.h"
 
@@ -33,7 +35,6 @@
 #define PAID_SHARE 16             /* of the processor time that the process has used */
 #define SPARED_FIRST ((size_t)16) /* superslabs without huge pages after one that is too much */
 #define SPARED_MOST ((size_t)1024)
-#define UNASKED_LOOKS 4u
 #define FORBIDDEN_UP_TO_BYTES (HAK_SUPERSLAB_BYTES / 2)
 #define PERMITTED_FROM_BYTES (HAK_SUPERSLAB_BYTES / 8 * 7)
 
@@ -69,19 +70,6 @@ static bool huge_is_borne(uint64_t price_ns, size_t pages)
     hak_store_relaxed(&hak_pool.huge_spared_last, spared);
     hak_store_relaxed(&hak_pool.huge_spared, spared);
     return false;
-}
-
-void hak_pool_learn_unasked_locked(size_t superslab)
-{
-    if (hak_pool.huge_unasked_looks == UNASKED_LOOKS)
-        return;
-    hak_pool.huge_unasked_looks++;
-    char *begin = hak_superslab_address(superslab);
-    hak_os_populate(begin, HAK_PAGE_BYTES);
-    if (hak_os_is_resident(begin + HAK_SUPERSLAB_BYTES - HAK_PAGE_BYTES)) {
-        hak_store_relaxed(&hak_pool.is_huge_unasked, true);
-        hak_pool.huge_unasked_looks = UNASKED_LOOKS;
-    }
 }
 
 void hak_pool_forbid_huge_pages(size_t superslab)

@@ -34,9 +34,9 @@ enum hak_stage {
     HAK_STAGE_COUNT
 };
 
-/* Huge pages of a superslab: none, unless the system gives them to all; to be asked for with its
- * first slot; asked for; forbidden, as half of it was given back. */
-enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED, HAK_HUGE_FORBIDDEN };
+/* Huge pages of a superslab: nothing was said of them; to be asked for with its first slot; asked
+ * for; small ones asked for, see [huge-unasked]; forbidden, as half of it was given back. */
+enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED, HAK_HUGE_SMALL, HAK_HUGE_FORBIDDEN };
 
 /* One a superslab, HAK_RECORD_BYTES. Any thread; the links under the pool's lock. */
 struct hak_superslab {

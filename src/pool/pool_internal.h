@@ -59,8 +59,6 @@ struct pool {
      * what those that were dear have cost. */
     _Atomic(size_t) huge_spared, huge_spared_last;
     _Atomic(uint64_t) huge_asked_total, huge_dear_total, huge_paid_ns;
-    unsigned huge_unasked_looks;   /* under grow_lock */
-    _Atomic(bool) is_huge_unasked; /* the system gives huge pages to all that is touched */
 };
 extern struct pool hak_pool;
 
@@ -175,15 +173,10 @@ void hak_pool_ask_for_huge_pages(char *at, size_t bytes);
  * use it. */
 bool hak_pool_try_huge_pages(char *at, size_t bytes, char *page);
 
-/* Of a superslab that was just mapped and is about to be used from its beginning on: does the
- * system give huge pages without being asked? Under grow_lock. */
-void hak_pool_learn_unasked_locked(size_t superslab);
 /* The system may put a huge page together here. */
 static inline bool pool_may_be_huge(const struct hak_superslab *s)
 {
-    uint8_t huge = hak_load_relaxed(&s->huge_pages);
-    return huge == HAK_HUGE_ASKED ||
-           (huge == HAK_HUGE_NONE && hak_load_relaxed(&hak_pool.is_huge_unasked));
+    return hak_load_relaxed(&s->huge_pages) == HAK_HUGE_ASKED;
 }
 void hak_pool_forbid_huge_pages(size_t superslab);
 /* All its slots are in use: asks for huge pages again, if that is nearly all in memory. */

@@ -48,7 +48,7 @@ struct fake_call {
 static struct {
     struct fake_call call[FAKE_CALLS];
     _Atomic(size_t) mapped_bytes;
-    _Atomic(bool) has_time, has_random, resident, restricted, captures;
+    _Atomic(bool) has_time, has_random, restricted, captures;
     _Atomic(uint64_t) now_ns, fault_ns, random;
     _Atomic(unsigned) processors;
     char captured[4096];
@@ -110,11 +110,6 @@ void fake_os_set_processors(unsigned processors)
 void fake_os_set_fault_ns(uint64_t fault_ns)
 {
     fake.fault_ns = fault_ns;
-}
-
-void fake_os_say_resident(void)
-{
-    fake.resident = true;
 }
 
 void fake_os_set_random(uint64_t value)
@@ -222,7 +217,7 @@ int __wrap_hak_os_find_hole(size_t bytes, uintptr_t *out)
 bool __wrap_hak_os_is_resident(const void *at)
 {
     fake.call[FAKE_RESIDENT].calls++;
-    return fake.resident || __real_hak_os_is_resident(at);
+    return __real_hak_os_is_resident(at);
 }
 
 bool __wrap_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory)

@@ -43,8 +43,6 @@ void fake_os_set_fault_ns(uint64_t fault_ns);
 /* The machine has so many processors, if nobody has asked before; 64 until then, so that heaps have
  * slabs of their own. */
 void fake_os_set_processors(unsigned processors);
-/* From now on all pages that are asked for one by one are in memory. */
-void fake_os_say_resident(void);
 /* From now on every random number is this one. */
 void fake_os_set_random(uint64_t value);
 /* From now on addresses count as restricted, as under a sanitizer. */

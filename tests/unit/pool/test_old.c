@@ -5,6 +5,8 @@
 #include "pool_support.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 /* A superslab with huge pages, each slot used, of which only the first `kept` stay in use. */
 static size_t acquire_huge_and_leave(unsigned kept)
@@ -95,34 +97,44 @@ static void huge_pages_return_with_the_last_slot_of_what_is_in_memory(void **sta
 }
 
 /* The huge pages of a superslab that was not asked for any, after all but a slot has gone. */
-static unsigned huge_pages_of_a_small_pool(void)
+/* What the system was told of the mapping that contains a slot (proc(5), smaps: VmFlags). */
+static bool is_told(size_t slot, const char *flag)
 {
+    uintptr_t at = (uintptr_t)hak_slot_address(slot);
+    bool found = false, within = false;
+    char line[512];
+    FILE *file = fopen("/proc/self/smaps", "r");
+    assert_non_null(file);
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        uintptr_t low, high;
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2)
+            within = at >= low && at < high;
+        found = within && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, flag) != NULL;
+    }
+    (void)fclose(file);
+    return found;
+}
+
+/* The first superslab is mapped in steps: once it is whole. */
+static void what_may_not_be_used_up_is_to_have_small_pages_unasked(void **state)
+{
+    (void)state;
     start();
-    keep_everything();
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+        skip();
     hak_pool_set_huge_pages_from(SIZE_MAX);
-    size_t whole = acquire(32, 1, RUN, NULL);
-    assert_int_equal(huge_pages_of(whole), HAK_HUGE_NONE);
-    fill_slots(whole, 32);
-    release(whole + 1, 31, RUN);
-    hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true);
-    return huge_pages_of(whole);
-}
-
-/* As a system does whose mode is `always`. */
-static void huge_pages_that_nobody_has_asked_for_are_forbidden_too(void **state)
-{
-    (void)state;
-    fake_os_say_resident();
-    assert_int_equal(huge_pages_of_a_small_pool(), HAK_HUGE_FORBIDDEN);
-}
-
-static void nothing_is_forbidden_where_there_are_none(void **state)
-{
-    (void)state;
-    unsigned huge = huge_pages_of_a_small_pool();
-    if (hak_load_relaxed(&hak_pool.is_huge_unasked))
-        skip(); /* a system that gives them to all */
-    assert_int_equal(huge, HAK_HUGE_NONE);
+    size_t first = acquire(1, 1, 5, NULL);
+    assert_false(is_told(first, " nh"));
+    for (unsigned i = 1; i < HAK_SLOTS; i++)
+        assert_int_equal(acquire(1, 1, 5, NULL), first + i);
+    assert_true(is_told(first, " nh"));
+    size_t second = acquire(1, 1, 5, NULL);
+    assert_true(is_told(second, " nh"));
+    assert_int_equal(huge_pages_of(second), HAK_HUGE_SMALL);
+    hak_pool_set_huge_pages_from(0);
+    size_t third = acquire(32, 1, 5 | HAK_POOL_DENSE, NULL);
+    assert_true(is_told(third, " hg"));
+    assert_int_equal(huge_pages_of(third), HAK_HUGE_ASKED);
 }
 
 /* A superslab with huge pages of which so many slots are used, and all are in memory. */
@@ -301,8 +313,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(where_more_than_half_stays_it_may),
     cmocka_unit_test(what_came_back_as_a_huge_page_goes_when_old),
     cmocka_unit_test(huge_pages_return_with_the_last_slot_of_what_is_in_memory),
-    cmocka_unit_test(huge_pages_that_nobody_has_asked_for_are_forbidden_too),
-    cmocka_unit_test(nothing_is_forbidden_where_there_are_none),
+    cmocka_unit_test(what_may_not_be_used_up_is_to_have_small_pages_unasked),
     cmocka_unit_test(what_was_never_used_keeps_its_huge_pages_while_the_pool_grows),
     cmocka_unit_test(and_goes_when_the_pool_has_not_grown_for_long),
     cmocka_unit_test(or_for_whoever_trims),
