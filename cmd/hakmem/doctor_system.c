@@ -24,8 +24,8 @@ static void doctor_huge_pages(struct hak_doctor *d)
     } else if (strstr(text, "[always]") != NULL) {
         hak_doctor_add(
             d, "huge_pages", HAK_NOTE, hak_format("always"),
-            "pages of 2 MiB come into memory where a program touches a few bytes: more "
-            "resident memory (what hakmem gives back stays away)",
+            "pages of 2 MiB come into memory where a program touches a few bytes of a stack, a "
+            "mapping of its own or a huge block: more resident memory (not of other blocks)",
             hak_format("echo madvise > %s: hakmem asks for huge pages where they pay", file));
     } else {
         hak_doctor_add(d, "huge_pages", HAK_NOTE, hak_format("never"),
