@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,13 @@
             _exit(99);                                                                             \
         }                                                                                          \
     } while (0)
+
+/* For a test of pages that are not in memory: none comes with its neighbours, whichever mode the
+ * system has. */
+static inline void unit_without_huge_pages(void)
+{
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+}
 
 /* Random numbers that are the same in every run (G. Marsaglia, "Xorshift RNGs", 2003). */
 struct unit_random {

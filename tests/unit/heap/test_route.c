@@ -175,6 +175,7 @@ static void calloc_gives_zeroes_on_used_memory_too(void **state)
 static void calloc_of_a_long_block_keeps_out_of_memory_what_was_out_of_it(void **state)
 {
     (void)state;
+    unit_without_huge_pages();
     for (size_t bytes = MIB + 1000; bytes <= 40 * MIB; bytes = bytes * 2 + 12345) {
         static unsigned char resident[40 * MIB / HAK_PAGE_BYTES];
         for (size_t step = 8 * KIB; step <= bytes; step *= 4) {

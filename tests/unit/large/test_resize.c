@@ -292,6 +292,7 @@ static void one_that_is_very_large_moves_in_any_case(void **state)
 static void nor_is_one_copied_that_is_used_here_and_there(void **state)
 {
     (void)state;
+    unit_without_huge_pages();
     start();
     char *p = allocate_plain(4 * MIB);
     allocate_plain(2 * MIB);

@@ -106,6 +106,7 @@ static void purge_keeps_the_range_mapped_and_zero(void **state)
 static void zero_leaves_out_gaps_of_16_pages_and_more(void **state)
 {
     (void)state;
+    unit_without_huge_pages();
     /* From the first page to before the second. It asks for 1,024 pages at a time. */
     static const unsigned used[][2] = {{0, 1},       {16, 17},     {33, 40},
                                        {1000, 1023}, {1025, 1040}, {2030, 3000}};
