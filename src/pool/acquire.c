@@ -247,10 +247,10 @@ static void pool_begin_huge(struct hak_superslab *s, size_t slot)
     uint8_t due = HAK_HUGE_DUE, none = HAK_HUGE_NONE;
     switch (hak_load_relaxed(&s->huge_pages)) {
     case HAK_HUGE_DUE:
-        if (hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_NONE) &&
-            hak_pool_try_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES,
-                                    hak_slot_address(slot)))
-            hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_ASKED);
+        if (hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_ASKED) &&
+            !hak_pool_try_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES,
+                                     hak_slot_address(slot)))
+            hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_NONE);
         break;
     case HAK_HUGE_NONE:
         if (hak_load_relaxed(&s->missing) == 0 &&

@@ -96,7 +96,6 @@ static void huge_pages_return_with_the_last_slot_of_what_is_in_memory(void **sta
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
 }
 
-/* The huge pages of a superslab that was not asked for any, after all but a slot has gone. */
 /* What the system was told of the mapping that contains a slot (proc(5), smaps: VmFlags). */
 static bool is_told(size_t slot, const char *flag)
 {
