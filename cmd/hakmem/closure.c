@@ -5,6 +5,7 @@
  * directories in ld.so.conf stand in. Only reads. */
 #include "find.h"
 #include "loader.h"
+#include "machine.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -16,17 +17,9 @@ enum {
     INCLUDES_MAX = 8, /* files of ld.so.conf that include each other */
 };
 
-#if defined(__x86_64__)
 #define CLOSURE_DEFAULTS                                                                           \
-    "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
-#elif defined(__riscv)
-#define CLOSURE_DEFAULTS                                                                           \
-    "/lib/riscv64-linux-gnu:/usr/lib/riscv64-linux-gnu:/lib64/lp64d:/usr/lib64/lp64d:/lib64:"      \
-    "/usr/lib64:/lib:/usr/lib"
-#else
-#define CLOSURE_DEFAULTS                                                                           \
-    "/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
-#endif
+    "/lib/" HAK_MACHINE_MULTIARCH ":/usr/lib/" HAK_MACHINE_MULTIARCH ":" HAK_MACHINE_FOLDERS       \
+    "/lib64:/usr/lib64:/lib:/usr/lib"
 
 /* Appends to a colon-separated list. */
 static void closure_append(char **list, const char *more)

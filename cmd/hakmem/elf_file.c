@@ -5,6 +5,7 @@
  * executes anything. */
 #include "elf_file.h"
 
+#include "machine.h"
 #include "util.h"
 
 #include <errno.h>
@@ -17,16 +18,6 @@
 
 #ifndef EM_LOONGARCH /* musl 1.2.3 */
 #define EM_LOONGARCH 258
-#endif
-
-#if defined(__x86_64__)
-enum { NATIVE_MACHINE = EM_X86_64 };
-#elif defined(__aarch64__)
-enum { NATIVE_MACHINE = EM_AARCH64 };
-#elif defined(__riscv)
-enum { NATIVE_MACHINE = EM_RISCV };
-#else
-#error "hakmem is for x86-64, aarch64 and riscv64"
 #endif
 
 enum {
@@ -172,7 +163,7 @@ bool hak_elf_same_kind(const struct hak_elf *elf, const struct hak_elf *other)
 bool hak_elf_is_native(const struct hak_elf *elf)
 {
     return elf->elf_class == ELFCLASS64 && elf->order == ELFDATA2LSB &&
-           elf->machine == NATIVE_MACHINE;
+           elf->machine == HAK_MACHINE_ELF;
 }
 
 static const char *elf_machine_name(uint16_t machine)

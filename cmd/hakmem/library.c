@@ -3,6 +3,7 @@
  * The hakmem command: finds libhakmem.so and proves that it is one that a loader can preload, see
  * find.h. Never loads it. */
 #include "find.h"
+#include "machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,14 +24,7 @@
 #error "define HAKMEM_VERSION, as in -DHAKMEM_VERSION='\"1.2.3\"'"
 #endif
 
-#if defined(__x86_64__)
-#define LIBRARY_MULTIARCH "x86_64-linux-gnu"
-#elif defined(__aarch64__)
-#define LIBRARY_MULTIARCH "aarch64-linux-gnu"
-#elif defined(__riscv)
-#define LIBRARY_MULTIARCH "riscv64-linux-gnu"
-#endif
-#define LIBRARY_BESIDE_MULTIARCH "/../lib/" LIBRARY_MULTIARCH
+#define LIBRARY_BESIDE_MULTIARCH "/../lib/" HAK_MACHINE_MULTIARCH
 
 static const char library_hint_give[] =
     "give the path of libhakmem.so with --lib or in the environment variable HAKMEM_LIBRARY";
@@ -78,9 +72,10 @@ static void library_search(struct hak_library *library, const char *name)
         free(directory);
     }
     if (!found && !library_try_directory(library, HAKMEM_LIBDIR, name)) {
-        library->problem = hak_format("%s was not found in %s, in ../lib, ../lib/" LIBRARY_MULTIARCH
-                                      " or ../lib64 beside it, or in " HAKMEM_LIBDIR,
-                                      name, own == NULL ? "the command's directory" : own);
+        library->problem =
+            hak_format("%s was not found in %s, in ../lib, ../lib/" HAK_MACHINE_MULTIARCH
+                       " or ../lib64 beside it, or in " HAKMEM_LIBDIR,
+                       name, own == NULL ? "the command's directory" : own);
         library->hint = library_hint_give;
     }
     free(own);
