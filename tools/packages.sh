@@ -9,7 +9,7 @@ PACKAGES_BUILD=(cmake ninja-build gcc g++ make binutils libc6-dev python3)
 PACKAGES_RUN=(procps sqlite3 strace time)
 PACKAGES_TEST=(
     golang-go systemtap-sdt-dev
-    g++-aarch64-linux-gnu g++-riscv64-linux-gnu qemu-user musl-tools debhelper dpkg-dev lintian
+    g++-aarch64-linux-gnu g++-riscv64-linux-gnu qemu-user musl-tools build-essential debhelper dpkg-dev lintian
     bc chromium-headless-shell clang-19 clang-format-19 clang-tidy-19 gdb git libc6-dbg libcmocka-dev libpython3-stdlib mandoc
     libpython3.11-testsuite python3-jsonschema python3-prometheus-client
     libclang-rt-19-dev libjemalloc2 openssl perl pkg-config redis-server redis-tools shellcheck spin util-linux
