@@ -34,6 +34,18 @@ EXTRA_PEERS=(
 
 # ---- fetching ----
 
+# Before 1.68 cargo clones the index of all packages with git, unless it is told to ask for single ones, which it takes
+# for unstable until then. Debian 12 has 1.65.
+cargo_without_clone() {
+    local minor
+    minor=$(cargo --version | sed -n 's/^cargo 1\.\([0-9]*\)\..*/\1/p')
+    if [[ "${minor:-68}" -ge 64 && "${minor:-68}" -lt 68 ]]; then
+        RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_SPARSE_REGISTRY=true CARGO_REGISTRIES_CRATES_IO_PROTOCOL=sparse cargo "$@"
+    else
+        cargo "$@"
+    fi
+}
+
 # Leaves the package's sources in build/peers/fetch/PACKAGE/vendor/PACKAGE. One cargo project for each package, so
 # that one that this cargo cannot read does not take the others with it.
 fetch() {
@@ -55,7 +67,7 @@ edition = "2021"
 $package = "=$version"
 [workspace]
 END
-    (cd "$folder" && cargo vendor --quiet vendor) && printf '%s\n' "$version" >"$folder/version"
+    (cd "$folder" && cargo_without_clone vendor --quiet vendor) && printf '%s\n' "$version" >"$folder/version"
 }
 
 # ---- building: each function gets the sources and a work folder, and leaves its library at $3 ----
@@ -180,7 +192,9 @@ for name, package, version in (line.split("|") for line in sys.argv[3:]):
         log = logs / f"peer-{name}.log"
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
         errors = [line for line in lines if "error" in line.lower()] or lines or ["not built yet"]
-        entry["problem"] = errors[0 if "error" in errors[0].lower() else -1].strip()[:300]
+        problem = errors[0 if "error" in errors[0].lower() else -1].strip()
+        causes = [cause.strip() for before, cause in zip(lines, lines[1:]) if before == "Caused by:"]
+        entry["problem"] = ": ".join([problem, *causes[-1:]])[:300]
     record.append(entry)
 (peers / "peers.json").write_text(json.dumps({"schema": 1, "peers": record}, indent=1) + "\n", encoding="utf-8")
 END
