@@ -32,17 +32,28 @@ PACKAGES_BENCH=(
     sqlite3 strace valgrind z3
 )
 
+# Debian 12 has a newer cargo beside its first one, which cannot read all packages that the benchmarks' peers come in.
+PACKAGES_CARGO=cargo
+if grep -qsx 'ID=debian' /etc/os-release && grep -qsx 'VERSION_ID="12"' /etc/os-release; then
+    PACKAGES_CARGO=cargo-web
+fi
+
 # Large ones, of which any version from anywhere will do: package, and the command by which it is known.
-PACKAGES_TEST_COMMANDS=(cargo:cargo default-jdk-headless:javac nodejs:node)
-PACKAGES_BENCH_COMMANDS=(cargo:cargo nodejs:node)
+PACKAGES_TEST_COMMANDS=("$PACKAGES_CARGO:cargo" default-jdk-headless:javac nodejs:node)
+PACKAGES_BENCH_COMMANDS=("$PACKAGES_CARGO:cargo" nodejs:node)
 
 packages_fail() {
     printf 'set-up: %s\n' "$*" >&2
     exit 1
 }
 
+# Also where its newer form is (cargo-web, rustc-web), which it would replace.
 packages_is_installed() {
-    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+    local name
+    for name in "$1" "$1-web"; do
+        [[ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" == installed ]] && return 0
+    done
+    return 1
 }
 
 # Prints those of the named packages that are not installed.
