@@ -35,6 +35,37 @@ static void doctor_huge_pages(struct hak_doctor *d)
     free(text);
 }
 
+/* Sizes between a page and a huge page (multi-size THP, Linux 6.8), each with a mode of its own, of
+ * which one is "inherit": the mode above. */
+static void doctor_middle_pages(struct hak_doctor *d)
+{
+    char *above = hak_system_text("/sys/kernel/mm/transparent_hugepage/enabled");
+    bool inherited = above != NULL && strstr(above, "[always]") != NULL;
+    char *found = hak_format("%s", "");
+    free(above);
+    for (unsigned kb = 8; kb < 2048; kb *= 2) {
+        char *file = hak_format("/sys/kernel/mm/transparent_hugepage/hugepages-%ukB/enabled", kb);
+        char *text = hak_system_text(file);
+        if (text != NULL && (strstr(text, "[always]") != NULL ||
+                             (inherited && strstr(text, "[inherit]") != NULL))) {
+            char *longer = hak_format("%s%s%u", found, *found == 0 ? "" : ", ", kb);
+            free(found);
+            found = longer;
+        }
+        free(text);
+        free(file);
+    }
+    if (*found == 0)
+        hak_doctor_add(d, "middle_pages", HAK_OK, hak_format("none come unasked"), NULL, NULL);
+    else
+        hak_doctor_add(d, "middle_pages", HAK_NOTE,
+                       hak_format("pages of %s KiB come unasked", found),
+                       "hakmem's heaps have pages of 4 KiB until they ask for huge ones: less "
+                       "memory than with these sizes, more page faults",
+                       hak_format("HAKMEM_HUGE_PAGES_FROM_MB=0, if time matters more than memory"));
+    free(found);
+}
+
 /* --- what the kernel promises --- */
 
 static void doctor_overcommit(struct hak_doctor *d)
@@ -216,6 +247,7 @@ static void doctor_trace(struct hak_doctor *d)
 void hak_doctor_look_at_system(struct hak_doctor *d)
 {
     doctor_huge_pages(d);
+    doctor_middle_pages(d);
     doctor_overcommit(d);
     doctor_mappings(d);
     doctor_address_space(d);

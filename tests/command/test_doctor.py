@@ -104,6 +104,16 @@ class TestFindings(CommandCase):
         self.assert_found("huge_pages", "note", "never", "echo madvise", {file: "always madvise [never]\n"})
         self.assertEqual(self.doctor({file: None})[0], 0)
 
+    def test_middle_pages(self) -> None:
+        file = "sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled"
+        always, inherit = "[always] inherit madvise never\n", "always [inherit] madvise never\n"
+        self.assert_found("middle_pages", "note", "^pages of 16, 64 KiB come unasked$", "HUGE_PAGES_FROM_MB=0",
+                          {file.format(16): always, file.format(64): always, file.format(128): inherit,
+                           file.format(2048): always})
+        mode = {"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n"}
+        found = self.doctor(mode | {file.format(64): inherit})[1]["middle_pages"]
+        self.assertEqual((found["level"], found["value"]), ("note", "pages of 64 KiB come unasked"))
+
     def test_overcommit(self) -> None:
         strict = {"proc/sys/vm/overcommit_memory": "2\n"}
         self.assert_found("overcommit", "note", r"512 MiB of 1\.0 GiB promised", "overcommit_memory=0", strict)
