@@ -65,6 +65,9 @@ void hak_profile_end(void);
 
 /* A summary, each line beginning with "hakmem: ", on stderr. */
 void hak_report_summary(void);
+void hak_report_live(void);
+/* `what` begins with the option that wanted the file. */
+void hak_report_not_written(const char *what, const char *path, int error);
 void hak_report_stages(void);
 void hak_report_locks(void);
 

@@ -11,8 +11,6 @@
 static const char no_thread[] = "hakmem: HAKMEM_BACKGROUND_THREAD: no thread could be started; "
                                 "memory goes back on slow paths only\n";
 
-static const char not_written[] = "hakmem: HAKMEM_POLICY: what was learned could not be written\n";
-
 __attribute__((constructor)) static void init_begin(void)
 {
     hak_foreign_start();
@@ -33,7 +31,7 @@ __attribute__((destructor)) static void init_end(void)
     hak_profile_end();
     int error = hak_policy_write(true);
     if (error != 0)
-        hak_os_write_stderr(not_written, sizeof not_written - 1);
+        hak_report_not_written("HAKMEM_POLICY: what was learned", hak_policy_file(), error);
     if (hak_options.stats)
         hak_report_summary();
     if (hak_options.stage_stats)

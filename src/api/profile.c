@@ -15,7 +15,6 @@ static const char no_memory[] =
     "hakmem: HAKMEM_PROF: no memory for the tables of the heap profile; nothing is sampled\n";
 static const char perturbed[] =
     "hakmem: HAKMEM_PROF: not together with HAKMEM_PERTURB; nothing is sampled\n";
-static const char not_written[] = "hakmem: HAKMEM_PROF: the profile could not be written to ";
 
 void hak_profile_begin(void)
 {
@@ -32,15 +31,25 @@ void hak_profile_begin(void)
         hak_os_write_stderr(no_memory, sizeof no_memory - 1);
 }
 
+static void profile_write(void)
+{
+    char path[HAK_PROF_PATH_BYTES];
+    hak_prof_expand(NULL, path);
+    int error = hak_prof_write(path);
+    if (error != 0)
+        hak_report_not_written("HAKMEM_PROF: the profile", path, error);
+}
+
 void hak_profile_end(void)
 {
-    if (hak_options.prof && hak_prof_period() != 0 && hak_prof_write(NULL) != 0) {
-        hak_os_write_stderr(not_written, sizeof not_written - 1);
-        hak_os_write_stderr(hak_options.prof_file, strlen(hak_options.prof_file));
-        hak_os_write_stderr("\n", 1);
-    }
-    if (hak_options.prof_leaks)
+    if (hak_prof_period() == 0)
+        return;
+    if (hak_options.prof)
+        profile_write();
+    if (hak_options.prof_leaks) {
+        hak_report_live();
         hak_prof_report_leaks();
+    }
 }
 
 HAK_PUBLIC int hakmem_prof_start(uint64_t period_bytes)

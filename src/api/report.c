@@ -200,6 +200,31 @@ void hak_report_summary(void)
     report_line("huge blocks from the system", s.large.huge_fresh, "");
 }
 
+void hak_report_live(void)
+{
+    char line[128];
+    struct hak_text text;
+    struct hak_snapshot s;
+    hak_snapshot_take(&s);
+    hak_text_begin(&text, line, sizeof line);
+    report_number(&text, "hakmem: not freed: ", s.live_bytes, " bytes in ");
+    report_number(&text, "", s.live_blocks, " blocks\n");
+    hak_os_write_stderr(line, (size_t)(text.at - line));
+}
+
+void hak_report_not_written(const char *what, const char *path, int error)
+{
+    char line[HAK_PROF_PATH_BYTES + 128];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_string(&text, "hakmem: ");
+    hak_text_string(&text, what);
+    hak_text_string(&text, " could not be written to ");
+    hak_text_string(&text, path);
+    report_number(&text, " (errno ", (uint64_t)error, ")\n");
+    hak_os_write_stderr(line, (size_t)(text.at - line));
+}
+
 static void report_share(struct hak_text *text, uint64_t part, uint64_t whole)
 {
     uint64_t thousandths = whole == 0 ? 0 : part * 1000 / whole;

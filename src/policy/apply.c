@@ -347,6 +347,11 @@ static bool policy_learns(void)
     return policy.file != NULL && policy_state.mode >= HAK_POLICY_LEARN;
 }
 
+const char *hak_policy_file(void)
+{
+    return policy.file;
+}
+
 int hak_policy_write(bool at_end)
 {
     hak_lock(&policy.lock);

@@ -221,6 +221,8 @@ void hak_policy_tick_any(void);
 /* Adds what this run has learned to the file: what was watched so far, or at its end also what it
  * has cost. Returns 0 or an errno. */
 int hak_policy_write(bool at_end);
+/* Where to; NULL: nothing is learned, and hak_policy_write does nothing. */
+const char *hak_policy_file(void);
 /* The child of a fork keeps the knobs and learns no more. */
 void hak_policy_fork_child(void);
 /* For reports. */

@@ -154,11 +154,13 @@ void hak_prof_set_path(const char *pattern)
     hak_text_string(&text, pattern);
 }
 
-static void prof_expand(const char *pattern, char *path)
+void hak_prof_expand(const char *pattern, char *path)
 {
     static _Atomic(uint32_t) dumps;
     uint32_t number = hak_add_relaxed(&dumps, 1u) + 1;
     struct hak_text text;
+    if (pattern == NULL)
+        pattern = prof_path[0] != '\0' ? prof_path : "hakmem-%p.%n.prof";
     hak_text_begin(&text, path, HAK_PROF_PATH_BYTES);
     for (const char *c = pattern; *c != '\0'; c++) {
         if (c[0] == '%' && (c[1] == 'p' || c[1] == 'n'))
@@ -174,9 +176,7 @@ int hak_prof_write(const char *path)
     char expanded[HAK_PROF_PATH_BYTES];
     if (hak_prof_period() == 0)
         return ENODATA;
-    if (path == NULL)
-        path = prof_path[0] != '\0' ? prof_path : "hakmem-%p.%n.prof";
-    prof_expand(path, expanded);
+    hak_prof_expand(path, expanded);
     int file = hak_os_open(expanded, true);
     if (file < 0)
         return -file;
@@ -264,7 +264,7 @@ void hak_prof_report_leaks(void)
         sites += g.live_samples != 0;
     }
     file_begin(&f, -1);
-    file_number(&f, "hakmem: not freed: ", sum.live_bytes);
+    file_number(&f, "hakmem: estimated from samples: ", sum.live_bytes);
     file_objects(&f, " bytes in ", sum.live_objects);
     file_number(&f, " blocks from ", sites);
     file_number(&f, " call stacks; sampled every ", hak_prof_period());

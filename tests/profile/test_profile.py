@@ -157,7 +157,8 @@ class ProfileTest(unittest.TestCase):
         stderr = self.run_program("exit", PROF_LEAKS="1", PROF_SAMPLE_BYTES=str(PERIOD))
         self.assertEqual(list(self.at.iterdir()), [])
         self.assertTrue(all(line.startswith("hakmem: ") for line in stderr.splitlines()), stderr)
-        first = re.match(r"hakmem: not freed: (\d+) bytes in ([\d.]+) blocks from (\d+) call stacks; "
+        first = re.match(r"hakmem: not freed: (\d+) bytes in (\d+) blocks\n"
+                         r"hakmem: estimated from samples: (\d+) bytes in ([\d.]+) blocks from (\d+) call stacks; "
                          r"sampled every 16384 bytes\n", stderr)
         assert first, stderr
         frames = re.findall(r"samples: \d+\) from\nhakmem:     program\+(0x[0-9a-f]+)\n", stderr)
@@ -173,6 +174,19 @@ class ProfileTest(unittest.TestCase):
                        text=True, check=True)
         stderr = self.run_program(program=str(program), PROF_LEAKS="1", PROF_SAMPLE_BYTES="1")
         self.assertRegex(stderr, r"7\.000 blocks \(samples: 7\)")
+
+    def test_what_is_not_freed_is_counted_whatever_the_samples(self) -> None:
+        """The program's 203,041 blocks are there even if the period is so long that none is a sample."""
+        stderr = self.run_program("exit", PROF_LEAKS="1", PROF_SAMPLE_BYTES=str(1 << 40))
+        found = re.match(r"hakmem: not freed: (\d+) bytes in (\d+) blocks\n", stderr)
+        assert found, stderr
+        expected = sum(blocks for blocks, _ in KEPT.values())
+        self.assertTrue(expected <= int(found[2]) < expected + 100, stderr)
+
+    def test_a_profile_that_cannot_be_written_is_named(self) -> None:
+        stderr = self.run_program("exit", PROF="1", PROF_FILE="/proc/none/%p.%n")
+        self.assertRegex(stderr, r"^hakmem: HAKMEM_PROF: the profile could not be written to /proc/none/\d+\.1 "
+                                 r"\(errno 2\)\n$")
 
     def test_api(self) -> None:
         path = self.at / "api.prof"
