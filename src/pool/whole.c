@@ -287,10 +287,32 @@ static bool whole_may_move(void)
            hak_load_relaxed(&hak_pool.moved_pieces) < MOVED_MOST;
 }
 
-/* Moves retired superslabs to the front of a fresh range. Returns how many. */
-static size_t whole_move_in(const struct hak_whole *w)
+static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes);
+
+/* What a refused move leaves. Before Linux 6.17 the place is unmapped by the time that a source of
+ * several mappings is refused (EFAULT); since then some of them may have been moved. A purge is
+ * refused where a page is not mapped. False: the place is not mapped as a whole. */
+static bool whole_mend_refused(int error, size_t from, size_t place, size_t superslabs)
+{
+    size_t bytes = superslabs * HAK_SUPERSLAB_BYTES;
+    bool in_one = error == EFAULT;
+    if (in_one || hak_os_purge(hak_superslab_address(from), bytes) == 0) {
+        hak_retired_put(from, superslabs);
+    } else {
+        hak_add_relaxed(&hak_pool.whole_now, superslabs);
+        whole_unmap(from, superslabs, bytes);
+    }
+    int mapped = hak_os_map_at(hak_superslab_address(place), bytes);
+    return mapped == 0 ||
+           (mapped == EEXIST && (in_one || hak_os_purge(hak_superslab_address(place), bytes) == 0));
+}
+
+/* Moves retired superslabs to the front of a fresh range and counts them. False: the range is not
+ * mapped any more. */
+static bool whole_try_move_in(const struct hak_whole *w, size_t *moved)
 {
     size_t have = 0;
+    bool is_mapped = true;
     size_t least = w->superslabs / MOVE_MOST_PIECES + 1;
     while (have < w->superslabs && whole_may_move()) {
         size_t from;
@@ -298,9 +320,10 @@ static size_t whole_move_in(const struct hak_whole *w)
         size_t run = hak_retired_take_run(want, hak_min(least, want), &from);
         if (run == 0)
             break;
-        if (hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
-                        run * HAK_SUPERSLAB_BYTES, false) != 0) {
-            hak_retired_put(from, run); /* more than one mapping, to a kernel that moves only one */
+        int error = hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
+                                run * HAK_SUPERSLAB_BYTES, false);
+        if (error != 0) {
+            is_mapped = whole_mend_refused(error, from, w->first + have, run);
             break;
         }
         hak_space_give(from, run);
@@ -308,7 +331,8 @@ static size_t whole_move_in(const struct hak_whole *w)
         hak_add_relaxed(&hak_pool.moved_total, 1u);
         have += run;
     }
-    return have;
+    *moved = have;
+    return is_mapped;
 }
 
 static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, bool *zero)
@@ -319,10 +343,15 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     int error = hak_pool_map(w->superslabs, 1, w->mapped_bytes, false, &w->first);
     if (error != 0)
         return error;
-    size_t moved = whole_move_in(w);
+    size_t moved;
+    bool is_mapped = whole_try_move_in(w, &moved);
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_count_mapped(w->superslabs - moved, false);
+    if (!is_mapped) {
+        whole_unmap(w->first, w->superslabs, w->mapped_bytes);
+        return ENOMEM;
+    }
     hak_store_relaxed(&hak_superslab(w->first)->huge_pages, (uint8_t)HAK_HUGE_NONE);
     whole_advise(w, bytes, moved, how);
     *zero = moved == 0;

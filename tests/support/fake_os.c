@@ -5,6 +5,7 @@
 
 #include "os/os.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ struct fake_call {
 static struct {
     struct fake_call call[FAKE_CALLS];
     _Atomic(size_t) mapped_bytes;
-    _Atomic(bool) has_time, has_random, restricted, captures;
+    _Atomic(bool) has_time, has_random, restricted, captures, moves_one;
     _Atomic(uint64_t) now_ns, fault_ns, random;
     _Atomic(unsigned) processors;
     char captured[4096];
@@ -90,8 +91,14 @@ void fake_os_fail_from(enum fake_os_call call, unsigned nth, int error)
     fake_refuse(call, nth, UINT32_MAX, error);
 }
 
+void fake_os_fail_moves_of_several(void)
+{
+    fake.moves_one = true;
+}
+
 void fake_os_fail_nothing(void)
 {
+    fake.moves_one = false;
     for (int i = 0; i < FAKE_CALLS; i++)
         fake.call[i].first = 0;
 }
@@ -198,9 +205,20 @@ int __wrap_hak_os_purge(void *at, size_t bytes)
     return error != 0 ? error : __real_hak_os_purge(at, bytes);
 }
 
+static bool fake_is_one_mapping(const char *from, size_t bytes)
+{
+    uintptr_t low;
+    uintptr_t high;
+    return hak_os_mapping_of((uintptr_t)from, &low, &high) && (uintptr_t)from + bytes <= high;
+}
+
 int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
 {
     int error = fake_refusal(FAKE_MOVE);
+    if (error == 0 && fake.moves_one && !fake_is_one_mapping(from, bytes)) {
+        __wrap_hak_os_unmap(to, bytes);
+        error = EFAULT;
+    }
     if (error == 0)
         error = __real_hak_os_move(from, to, bytes, keep_source);
     if (error == 0 && !keep_source)

@@ -32,6 +32,8 @@ uint64_t fake_os_calls(enum fake_os_call call);
 void fake_os_fail(enum fake_os_call call, unsigned nth, int error);
 /* Refuses the nth call from now on and every one after it. */
 void fake_os_fail_from(enum fake_os_call call, unsigned nth, int error);
+/* Refuses a move of several mappings as Linux did before 6.17: the place is unmapped (EFAULT). */
+void fake_os_fail_moves_of_several(void);
 /* Refuses nothing any more. */
 void fake_os_fail_nothing(void);
 

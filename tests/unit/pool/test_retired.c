@@ -406,6 +406,47 @@ static void a_move_that_is_refused_costs_nothing(void **state)
     assert_int_equal(take(2, &zero).first, w.first);
 }
 
+static void what_a_refused_move_unmaps_is_mapped_again(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    struct hak_whole w = take(3, &zero);
+    hak_os_advise_small_pages(hak_superslab_address(w.first + 1), HAK_SUPERSLAB_BYTES);
+    hak_whole_give(&w);
+    size_t bytes = window_bytes();
+    fake_os_fail_moves_of_several();
+    struct hak_whole joined = take(4, &zero);
+    assert_true(zero);
+    assert_int_equal(stats().retired_now, 3);
+    assert_int_equal(window_bytes(), bytes + 4 * HAK_SUPERSLAB_BYTES);
+    memset(hak_superslab_address(joined.first), 1, joined.mapped_bytes);
+    assert_int_equal(take(3, &zero).first, w.first);
+    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+}
+
+static void a_move_that_stopped_halfway_leaves_no_hole(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    configure(1000, SIZE_MAX, UINT64_MAX);
+    struct hak_whole w = take(2, &zero);
+    hak_whole_give(&w);
+    size_t bytes = window_bytes();
+    fake_os_fail(FAKE_MOVE, 1, ENOMEM);
+    fake_os_fail_from(FAKE_PURGE, 1, ENOMEM); /* not all of either range is mapped */
+    struct hak_whole joined = take(3, &zero);
+    fake_os_fail_nothing();
+    assert_true(zero);
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(window_bytes(), bytes + HAK_SUPERSLAB_BYTES); /* both are gone */
+    memset(hak_superslab_address(joined.first), 1, joined.mapped_bytes);
+    hak_whole_give(&joined);
+    assert_int_equal(verify_pool(), 0);
+}
+
 static void slots_and_huge_blocks_take_from_the_same_superslabs(void **state)
 {
     (void)state;
@@ -464,6 +505,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
+    cmocka_unit_test(what_a_refused_move_unmaps_is_mapped_again),
+    cmocka_unit_test(a_move_that_stopped_halfway_leaves_no_hole),
     cmocka_unit_test(a_move_that_is_refused_costs_nothing),
     cmocka_unit_test(slots_and_huge_blocks_take_from_the_same_superslabs),
     cmocka_unit_test(the_end_of_a_range_is_mapped_when_it_is_kept),
