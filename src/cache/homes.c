@@ -213,7 +213,8 @@ static bool homes_try_merge_locked(struct hak_heap *to, struct hak_heap *from)
     return may;
 }
 
-/* Of two homes the older one stays; so locks are always taken in the same order. False: they stay
+/* Of two homes the older one stays. The second lock is not waited for: `other` of the caller may be
+ * a shared heap or no home any more, whose lock comes behind others' elsewhere. False: they stay
  * apart. */
 static bool homes_try_merge(struct hak_heap *a, struct hak_heap *b)
 {
@@ -224,7 +225,7 @@ static bool homes_try_merge(struct hak_heap *a, struct hak_heap *b)
     if (!hak_heap_lock_whole(to))
         return false;
     bool merged = false;
-    if (hak_heap_lock_whole(from)) {
+    if (hak_heap_try_lock_whole(from)) {
         merged = homes_try_merge_locked(to, from);
         hak_unlock(&from->lock);
     }

@@ -343,8 +343,8 @@ MISTAKES = (
     bool merged = false;
 """, """    bool merged = false;
 """), ("    hak_unlock(&to->lock);\n    if (merged)", "    if (merged)")), "blocks_merge"),
-    Mistake("merged_in_two_orders", "of two homes that become one the thread's own is locked first", "cache/homes.c", ((
-        "    if (!hak_heap_lock_whole(to))\n        return false;\n    bool merged = false;\n    if (hak_heap_lock_whole(from)) {",
+    Mistake("merged_in_two_orders", "with a home's lock a thread waits for that of another, its own first", "cache/homes.c", ((
+        "    if (!hak_heap_lock_whole(to))\n        return false;\n    bool merged = false;\n    if (hak_heap_try_lock_whole(from)) {",
         "    if (!hak_heap_lock_whole(a))\n        return false;\n    bool merged = false;\n    if (hak_heap_lock_whole(b)) {"),),
             "blocks_cross"),
     Mistake("followers_forgotten", "a home that has moved is used again although threads are to follow", "cache/homes.c", ((
