@@ -68,6 +68,8 @@ int hak_os_unmap(void *at, size_t bytes)
 int hak_os_purge(void *at, size_t bytes)
 {
     HAK_PROBE2(purge, at, bytes);
+    if (bytes % hak_os_page_bytes() != 0)
+        return EINVAL; /* the kernel would round up, to what lies behind */
     return (int)-hak_syscall6(SYS_madvise, (long)at, (long)bytes, MADV_DONTNEED, 0, 0, 0);
 }
 

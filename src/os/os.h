@@ -38,7 +38,8 @@ int hak_os_map_at(void *at, size_t bytes);
 /* Maps bytes anywhere. */
 int hak_os_map(size_t bytes, void **out);
 int hak_os_unmap(void *at, size_t bytes);
-/* Gives the pages back; the range stays mapped and reads as zero afterwards. */
+/* Gives the pages back; the range stays mapped and reads as zero afterwards. EINVAL if it does not
+ * begin and end with pages. */
 int hak_os_purge(void *at, size_t bytes);
 /* Asks for huge pages (2 MiB) where the range covers them; a hint, refused silently. */
 void hak_os_advise_huge_pages(void *at, size_t bytes);

@@ -103,6 +103,18 @@ static void purge_keeps_the_range_mapped_and_zero(void **state)
     assert_int_equal(at[PAGES(2)], 1);
 }
 
+static void purge_does_not_round_up(void **state)
+{
+    (void)state;
+    void *p;
+    assert_int_equal(hak_os_map(PAGES(2), &p), 0);
+    char *at = p;
+    memset(at, 1, PAGES(2));
+    assert_int_equal(hak_os_purge(at, PAGES(3) / 2), EINVAL);
+    assert_int_equal(at[0], 1);
+    assert_int_equal(at[PAGES(2) - 1], 1);
+}
+
 static void zero_leaves_out_gaps_of_16_pages_and_more(void **state)
 {
     (void)state;
@@ -260,6 +272,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(map_at_refuses_what_is_taken_and_leaves_it_alone),
     cmocka_unit_test(unmap_makes_the_range_free_again),
     cmocka_unit_test(purge_keeps_the_range_mapped_and_zero),
+    cmocka_unit_test(purge_does_not_round_up),
     cmocka_unit_test(zero_leaves_out_gaps_of_16_pages_and_more),
     cmocka_unit_test(zero_writes_everything_where_nothing_can_be_given_back),
     cmocka_unit_test(zero_writes_everything_where_the_system_tells_nothing),
