@@ -37,6 +37,7 @@ struct pool {
     _Atomic(size_t) most_in_use_slots; /* since something last grew old */
     _Atomic(uint64_t) evicted_ns;      /* the last time; 0: nothing went that could be missed */
     _Atomic(uint64_t) next_tick_ns;
+    _Atomic(uint64_t) refused_ns;    /* when no slot of all that were too many could be purged */
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
     struct hak_looks dense_looks;    /* at huge blocks while those are not enough, */

@@ -460,6 +460,22 @@ static bool retired_is_little(void)
            hak_load_relaxed(&hak_pool.config.max_bytes) == 0;
 }
 
+/* Locked pages are not given back. Where all are (mlockall) each release would look through all
+ * superslabs in vain. */
+#define REFUSED_NS 10000000u
+static bool retired_is_refused(void)
+{
+    uint64_t refused_ns = hak_load_relaxed(&hak_pool.refused_ns);
+    return refused_ns != 0 && hak_os_now_ns() - refused_ns < REFUSED_NS;
+}
+
+static void retired_purge(size_t slots)
+{
+    size_t purged = hak_pool_purge_empty(slots, UINT64_MAX, true);
+    hak_store_relaxed(&hak_pool.refused_ns, purged == 0 ? hak_os_now_ns() : 0);
+    hak_retired_evicted(purged);
+}
+
 void hak_retired_enforce(void)
 {
     if (retired_is_little())
@@ -475,9 +491,8 @@ void hak_retired_enforce(void)
     }
     size_t budget = hak_retired_budget_slots();
     size_t empty = hak_load_relaxed(&hak_pool.empty_now);
-    if (empty > budget)
-        hak_retired_evicted(
-            hak_pool_purge_empty(empty - budget + PURGE_MORE_SLOTS, UINT64_MAX, true));
+    if (empty > budget && !retired_is_refused())
+        retired_purge(empty - budget + PURGE_MORE_SLOTS);
 }
 
 /* Those that were retired before, `most` at most. Returns the bytes. */

@@ -340,6 +340,29 @@ static void a_purge_that_is_refused_leaves_the_slots_empty(void **state)
     assert_false(zero);
 }
 
+static void what_cannot_be_purged_is_tried_again_a_little_later(void **state)
+{
+    (void)state;
+    start();
+    fake_os_set_time_ns(1000000000u);
+    size_t slots[128]; /* superslabs in which one slot in use stays */
+    for (unsigned i = 0; i < 128; i++)
+        slots[i] = acquire(8, 1, RUN, NULL);
+    fake_os_fail_from(FAKE_PURGE, 1, EINVAL);
+    uint64_t calls = fake_os_calls(FAKE_PURGE);
+    for (unsigned i = 0; i < 128; i++)
+        release(slots[i], 7, RUN);
+    assert_in_range(fake_os_calls(FAKE_PURGE), calls + 1, calls + 64);
+    calls = fake_os_calls(FAKE_PURGE);
+    fake_os_set_time_ns(1010000000u);
+    release(slots[0] + 7, 1, RUN);
+    assert_true(fake_os_calls(FAKE_PURGE) > calls);
+    fake_os_fail_nothing();
+    fake_os_set_time_ns(1020000000u);
+    release(slots[1] + 7, 1, RUN);
+    assert_true(stats().empty_slots_now * HAK_SLOT_BYTES <= stats().budget_bytes);
+}
+
 /* --- whole superslabs --- */
 
 static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
@@ -503,6 +526,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_slots_grow_old_four_times_as_slowly),
     cmocka_unit_test(many_empty_slots_grow_old_like_superslabs),
     cmocka_unit_test(a_purge_that_is_refused_leaves_the_slots_empty),
+    cmocka_unit_test(what_cannot_be_purged_is_tried_again_a_little_later),
     cmocka_unit_test(a_run_comes_from_the_shortest_that_is_long_enough),
     cmocka_unit_test(runs_that_are_too_short_are_moved_together),
     cmocka_unit_test(what_a_refused_move_unmaps_is_mapped_again),
