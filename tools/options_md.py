@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:AT\()?([\w\[\]]+)\)?, .*?\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
 VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "a text"}
-DEFAULT = re.compile(r"^\s*\.(\w+) = (\w+),$", re.M)
+HEADERS = ("src/telemetry/prof.h", "src/pool/pool.h")  # where defaults have names
+DEFAULT = re.compile(r"^\s*\.(\w+) = (.+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
 
 OPTIONS_HEAD = """# Options
@@ -83,9 +84,19 @@ them; only then is memory mapped for it.
 
 
 def constants() -> dict[str, str]:
-    """Defaults that have names: NAME ((uint64_t)A << B)."""
-    found = re.findall(r"#define (\w+) \(\(uint64_t\)(\d+) << (\d+)\)", (ROOT / "src/telemetry/prof.h").read_text(encoding="utf-8"))
-    return {name: str(int(a) << int(b)) for name, a, b in found}
+    """Defaults that have names: NAME ((uint64_t)A << B), or NAME A."""
+    text = "".join((ROOT / file).read_text(encoding="utf-8") for file in HEADERS)
+    shifted = re.findall(r"#define (\w+) \(\(uint64_t\)(\d+) << (\d+)\)", text)
+    plain = re.findall(r"#define (\w+) (\d+)u?\b", text)
+    return dict(plain) | {name: str(int(a) << int(b)) for name, a, b in shifted}
+
+
+def default_of(name: str, value: str) -> str:
+    """A number, also where the source has a name for it."""
+    value = constants().get(value, value)
+    if not value.isdigit():
+        sys.exit(f"options_md.py: the default of {name} is {value}, for which {', '.join(HEADERS)} have no number")
+    return value
 
 
 def options_page() -> str:
@@ -93,8 +104,7 @@ def options_page() -> str:
     defaults = dict(DEFAULT.findall(source))
     rows = []
     for name, kind, member, meaning in OPTION.findall(source):
-        default = "" if kind in ("CAPS", "TEXT") else defaults.get(member, "0")
-        default = constants().get(default, default)
+        default = "" if kind in ("CAPS", "TEXT") else default_of(name, defaults.get(member, "0"))
         values = "a path" if name.endswith("_FILE") else VALUES[kind]
         rows.append(f"| `HAKMEM_{name}` | {values} | {default} | {meaning} |\n")
     if not rows:
