@@ -8,12 +8,9 @@
 #include "util.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/procfs.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,20 +146,18 @@ static void core_read_notes(struct core *c, const Elf64_Phdr *s)
 bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obstacle *obstacle)
 {
     struct core c = {.remote = r};
-    struct stat status;
     *r = (struct hak_remote){.is_core = true,
                              .kernel_rss_bytes = UINT64_MAX,
                              .swap_bytes = UINT64_MAX,
                              .uptime_ns = UINT64_MAX};
     r->path = hak_format("%s", path);
     r->name = hak_format("%s", "");
-    r->memory = open(path, O_RDONLY | O_CLOEXEC);
-    if (r->memory < 0 || fstat(r->memory, &status) < 0) {
-        obstacle->problem = hak_format("%s cannot be opened: %s", path, strerror(errno));
+    r->memory = hak_open_regular(path, &obstacle->problem);
+    if (r->memory < 0) {
         obstacle->hint = "give the path of a core file, or the number of a process";
         return false;
     }
-    c.size_bytes = (uint64_t)status.st_size;
+    c.size_bytes = (uint64_t)lseek(r->memory, 0, SEEK_END);
     bool is_core = core_read_segments(&c);
     if (is_core) {
         core_add_mappings(&c);

@@ -7,7 +7,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +30,13 @@ void hak_explain_help(void)
 
 static bool explain_is_elf(const char *path)
 {
-    char magic[SELFMAG];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    char magic[SELFMAG], *problem = NULL;
+    int file = hak_open_regular(path, &problem);
     bool is = file >= 0 && read(file, magic, sizeof magic) == (ssize_t)sizeof magic &&
               memcmp(magic, ELFMAG, sizeof magic) == 0;
     if (file >= 0)
         (void)close(file);
+    free(problem);
     return is;
 }
 

@@ -10,7 +10,6 @@
 #include "util.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,9 +228,10 @@ static bool explain_understand(struct hak_explanation *e, const struct hak_value
     return true;
 }
 
-static char *explain_read_file(const char *path)
+/* A new string; NULL: `*problem` says why not. */
+static char *explain_read_file(const char *path, char **problem)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = hak_open_regular(path, problem);
     char *text = NULL;
     size_t length = 0, capacity = 0;
     ssize_t n = 1;
@@ -254,14 +254,13 @@ bool hak_explain_read_json(struct hak_explanation *e, const char *path,
 {
     struct hak_value root = {0};
     *e = (struct hak_explanation){0};
-    char *text = explain_read_file(path);
+    char *text = explain_read_file(path, &obstacle->problem);
     bool understood =
         text != NULL && hak_value_parse(&root, text) && explain_understand(e, &root, path);
     if (!understood) {
-        obstacle->problem =
-            text == NULL
-                ? hak_format("%s cannot be read: %s", path, strerror(errno))
-                : hak_format("%s is neither a core file nor the JSON of hakmem's figures", path);
+        if (text != NULL)
+            obstacle->problem =
+                hak_format("%s is neither a core file nor the JSON of hakmem's figures", path);
         obstacle->hint = "give a core file, what 'hakmem stat --json' printed, or what "
                          "hakmem_stats_json wrote";
     }

@@ -249,7 +249,7 @@ static bool remote_read_file(const struct hak_remote *r, uint64_t at, void *out,
         const struct hak_mapping *m = &r->files[i];
         if (at < m->start || at >= m->end || bytes > m->end - at)
             continue;
-        int file = open(m->name, O_RDONLY | O_CLOEXEC);
+        int file = open(m->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         bool read = file >= 0 && remote_pread(file, out, bytes, m->file_offset + (at - m->start));
         if (file >= 0)
             (void)close(file);

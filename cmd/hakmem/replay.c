@@ -10,13 +10,11 @@
 #include "util.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,13 +238,11 @@ static void replay_choose(struct replay *r)
 
 static void replay_open(struct replay *r)
 {
-    struct stat status;
-    int fd = open(r->trace_path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) < 0)
-        hak_die(HAK_EXIT_FAILED, "replay: %s cannot be read: %s", r->trace_path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        hak_die(HAK_EXIT_FAILED, "replay: %s is not a regular file", r->trace_path);
-    size_t size = (size_t)status.st_size;
+    char *refused = NULL;
+    int fd = hak_open_regular(r->trace_path, &refused);
+    if (fd < 0)
+        hak_die(HAK_EXIT_FAILED, "replay: %s", refused);
+    size_t size = (size_t)lseek(fd, 0, SEEK_END);
     void *bytes = mmap(NULL, size == 0 ? 1 : size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED)
         hak_die(HAK_EXIT_FAILED, "replay: %s cannot be mapped: %s", r->trace_path, strerror(errno));

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A file name may hold anything; the terminal gets no control character from it. */
@@ -177,6 +178,24 @@ void hak_print_folded(size_t at, unsigned indent, const char *text)
         at += (size_t)printf("%.*s", (int)word, text);
     }
     (void)putchar('\n');
+}
+
+int hak_open_regular(const char *path, char **problem)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 || fstat(file, &status) < 0)
+        *problem = hak_format("%s cannot be read: %s", path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        *problem = hak_format("%s is not a regular file, but %s", path,
+                              S_ISDIR(status.st_mode)    ? "a directory"
+                              : S_ISFIFO(status.st_mode) ? "a pipe"
+                                                         : "a device or a socket");
+    else
+        return file;
+    if (file >= 0)
+        (void)close(file);
+    return -1;
 }
 
 void hak_strings_add(struct hak_strings *list, char *owned)

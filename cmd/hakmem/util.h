@@ -53,6 +53,10 @@ const char *hak_bytes_text(char *out, uint64_t bytes);
  * further lines begin with `indent` spaces. */
 void hak_print_folded(size_t at, unsigned indent, const char *text);
 
+/* A regular file, open for reading. -1: `*problem` is a new string that says why not. Of a fifo
+ * too, for whose writer open(2) would wait. */
+int hak_open_regular(const char *path, char **problem);
+
 /* A growing list of strings that it owns. All zero bytes is an empty list. */
 struct hak_strings {
     char **at;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import unittest
 from pathlib import Path
@@ -65,6 +66,16 @@ class TestRefusals(StatCase):
 
     def test_not_a_core(self) -> None:
         self.assert_says(1, "is not a core file", self.write("text", "nothing\n"))
+
+    def test_no_regular_file(self) -> None:
+        """Nobody waits for the writer of a pipe."""
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for file, what in ((pipe, "a pipe"), (self.folder, "a directory"), (Path("/dev/null"), "a device or a socket")):
+            for command, status in (("stat", 1), ("explain", 1), ("samples", 1), ("replay", 125)):
+                done = self.hakmem(command, file)
+                self.assertEqual((done.returncode, done.stdout), (status, ""), (command, file))
+                self.assertIn(f"{file} is not a regular file, but {what}", done.stderr)
 
     def test_help(self) -> None:
         for words in (("stat", "--help"), ("help", "stat")):
