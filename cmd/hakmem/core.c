@@ -2,12 +2,14 @@
  *
  * The hakmem command: core files, of the kernel or of gcore, see remote.h. The segments have the
  * bytes; a note says which files were mapped where, and those are read where the core left text and
- * constants out. Every number of the file is checked against its length. */
+ * constants out. Every number of the file is checked against its length: one that is cut off is
+ * refused, as records and blocks would be missing without a word. */
 #include "remote.h"
 
 #include "util.h"
 
 #include <elf.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/procfs.h>
@@ -50,6 +52,19 @@ static bool core_read_segments(struct core *c)
     return core_read(c, c->segments, c->count * sizeof *c->segments, header.e_phoff);
 }
 
+/* Where the last segment ends. */
+static uint64_t core_whole_bytes(const struct core *c)
+{
+    uint64_t whole = 0;
+    for (unsigned i = 0; i < c->count; i++) {
+        const Elf64_Phdr *s = &c->segments[i];
+        uint64_t end =
+            s->p_filesz > UINT64_MAX - s->p_offset ? UINT64_MAX : s->p_offset + s->p_filesz;
+        whole = end > whole && s->p_filesz != 0 ? end : whole;
+    }
+    return whole;
+}
+
 static int core_by_address(const void *a, const void *b)
 {
     const Elf64_Phdr *x = a, *y = b;
@@ -68,9 +83,7 @@ static void core_add_mappings(struct core *c)
         end = s->p_vaddr + s->p_memsz;
         struct hak_mapping *m = hak_remote_add(c->remote, s->p_vaddr, end, "");
         m->writable = (s->p_flags & PF_W) != 0;
-        bool has_bytes = s->p_filesz == s->p_memsz && s->p_offset <= c->size_bytes &&
-                         s->p_filesz <= c->size_bytes - s->p_offset;
-        m->at_offset = has_bytes ? s->p_offset : UINT64_MAX;
+        m->at_offset = s->p_filesz == s->p_memsz ? s->p_offset : UINT64_MAX;
     }
 }
 
@@ -165,7 +178,15 @@ bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obs
             if (c.segments[i].p_type == PT_NOTE)
                 core_read_notes(&c, &c.segments[i]);
     }
+    uint64_t whole_bytes = is_core ? core_whole_bytes(&c) : 0;
     free(c.segments);
+    if (whole_bytes > c.size_bytes) {
+        obstacle->problem =
+            hak_format("core file %s is cut off: it has %" PRIu64 " of %" PRIu64 " bytes", path,
+                       c.size_bytes, whole_bytes);
+        obstacle->hint = "make a whole one: ulimit -c unlimited, room on the disk, or gcore PID";
+        return false;
+    }
     if (!is_core || r->count == 0) {
         obstacle->problem = hak_format("%s is not a core file, or it is cut off", path);
         obstacle->hint = "make one with: gcore PID";

@@ -181,6 +181,18 @@ class TestCores(ExplainCase):
         self.addCleanup(cores[0].unlink)
         self.assert_explains(cores[0], "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher", "The limit is 8")
 
+    def test_cut_off(self) -> None:
+        """What is missing is not taken for nothing: as little as a page at the end."""
+        process, _ = self.failing((1 << 63) + 5)
+        file = self.core(process)
+        whole = file.stat().st_size
+        for left in (whole - 4096, whole // 2):
+            os.truncate(file, left)
+            for command in ("stat", "explain", "samples"):
+                done = self.hakmem(command, file)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), command)
+                self.assertRegex(done.stderr, rf"cut off: it has {left} of \d+ bytes\nhakmem: hint: .*ulimit -c")
+
     def test_damaged(self) -> None:
         """A core that is cut off or has nonsense in its headers is refused, without a crash."""
         process, _ = self.failing(0)
