@@ -210,6 +210,16 @@ static void doctor_parse(struct doctor_options *o, struct hak_doctor *d, int arg
         hak_die(HAK_EXIT_USAGE, "doctor: one process at a time; '%s' is too much", argv[i + 1]);
 }
 
+/* What is not there counts as well in most places; a folder without anything would be perfect. */
+static void doctor_check_root(const struct doctor_options *o)
+{
+    static const char *const needed[] = {"/proc/", "/sys/"};
+    for (size_t i = 0; o->root != NULL && i < sizeof needed / sizeof *needed; i++)
+        if (!hak_system_exists(needed[i]))
+            hak_die(HAK_EXIT_USAGE, "doctor: --root needs a folder that has proc and sys: %s%s: %s",
+                    o->root, needed[i], strerror(errno));
+}
+
 int hak_doctor(int argc, char **argv)
 {
     struct doctor_options o = {0};
@@ -224,9 +234,14 @@ int hak_doctor(int argc, char **argv)
         d.is_copy = true;
     }
     char *folder = d.pid != 0 ? hak_format("/proc/%d", (int)d.pid) : NULL;
-    if (folder != NULL && !hak_system_exists(folder))
-        hak_die(HAK_EXIT_USAGE, "doctor: there is no process %d", (int)d.pid);
     d.folder = folder != NULL ? folder : d.folder;
+    doctor_check_root(&o);
+    if (folder != NULL && !hak_system_exists(folder))
+        hak_die(HAK_EXIT_USAGE, "doctor: there is no process %d%s%s", (int)d.pid,
+                o.root != NULL ? " below " : "", o.root != NULL ? o.root : "");
+    if (o.root != NULL && !hak_system_exists(d.folder))
+        hak_die(HAK_EXIT_USAGE, "doctor: there is no %s%s, whose limits are wanted", o.root,
+                d.folder);
     if (d.pid != 0)
         hak_doctor_look_at_process(&d);
     if (o.command != NULL)

@@ -98,6 +98,21 @@ class TestFindings(CommandCase):
             self.assertEqual((status, {f["level"] for f in findings.values()}), (0, {"ok"}), findings)
         self.assertIn("preload", findings)
 
+    def test_root_without_what_is_needed(self) -> None:
+        """Nothing there is not the same as nothing wrong."""
+        root = self.folder / "bare"
+        for missing, folder in ((r"has proc and sys: .*/bare/proc/: No such file", "proc/sys"),
+                                (r"has proc and sys: .*/bare/sys/: No such file", "sys"),
+                                (r"there is no .*/bare/proc/self", "proc/self")):
+            done = self.hakmem("doctor", "--root", root)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, f"^hakmem: doctor: .*{missing}")
+            (root / folder).mkdir(parents=True)
+        self.assertEqual(self.hakmem("doctor", "--root", root).returncode, 0)
+        done = self.hakmem("doctor", "--root", root, "1")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "there is no process 1 below .*/bare")
+
     def test_huge_pages(self) -> None:
         file = "sys/kernel/mm/transparent_hugepage/enabled"
         self.assert_found("huge_pages", "note", "always", "echo madvise", {file: "[always] madvise never\n"})
