@@ -10,12 +10,14 @@
 #include "util.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct process {
     struct hak_strings files; /* mapped, in the order of addresses, each once */
+    int maps_error;           /* why they are not known; ESRCH: it has no memory */
     char *preload;            /* LD_PRELOAD, as it began with; NULL: none, or not to be read */
     bool has_environment;
     char *program;
@@ -28,6 +30,7 @@ static void process_read_maps(struct process *p, const struct hak_doctor *d)
     size_t size = 0;
     char *path = hak_format("%s/maps", d->folder);
     FILE *file = hak_system_open(path);
+    p->maps_error = file == NULL ? errno : ESRCH;
     free(path);
     while (file != NULL && getline(&line, &size, file) > 0) {
         char *name = strchr(line, '/');
@@ -176,6 +179,11 @@ static bool process_look_at_takeover(struct hak_doctor *d, const struct process 
     if (found)
         hak_doctor_add(d, "preload", HAK_OK,
                        what != NULL ? what : hak_format("libhakmem is loaded"), NULL, NULL);
+    else if (p->files.count == 0 && p->maps_error == ESRCH)
+        hak_doctor_add(
+            d, "preload", HAK_PROBLEM,
+            hak_format("process %d has no memory (a kernel thread, or it has ended)", (int)d->pid),
+            "there is no allocator in it", hak_format("give the number of a running program"));
     else if (p->files.count == 0)
         hak_doctor_add(d, "preload", HAK_PROBLEM,
                        hak_format("what process %d has mapped cannot be read", (int)d->pid),

@@ -54,7 +54,8 @@ static void remote_refused(struct hak_obstacle *o, pid_t pid, int error)
     }
     o->problem =
         hak_format("the memory of process %d cannot be read: %s", (int)pid,
-                   error == 0 ? "it has none (a kernel thread, or it has ended)" : strerror(error));
+                   error == 0 ? "it has none (a kernel thread, or a process that has ended)"
+                              : strerror(error));
     if (error == 0)
         o->hint = "give the number of a running program";
     else if (geteuid() == 0)
@@ -186,8 +187,11 @@ bool hak_remote_open(struct hak_remote *r, pid_t pid, struct hak_obstacle *obsta
     else if (error == 0)
         error = -1;
     if (error >= 0) {
-        if (error == EACCES && kill(pid, 0) < 0 && errno == ESRCH)
+        bool is_gone = kill(pid, 0) < 0 && errno == ESRCH;
+        if (error == EACCES && is_gone)
             error = ESRCH;
+        if (error == ESRCH && !is_gone) /* the kernel's word for a process without memory, too */
+            error = 0;
         remote_refused(obstacle, pid, error);
         return false;
     }

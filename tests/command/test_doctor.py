@@ -243,6 +243,16 @@ class TestProcesses(CommandCase):
             self.assertRegex(found["value"], "statically linked")
             self.assertEqual(found["fix"], "link it with libhakmem.a")
 
+    def test_without_memory(self) -> None:
+        """A process that has ended, and that nobody has waited for."""
+        process = subprocess.Popen(["true"])
+        self.addCleanup(process.wait)
+        while " Z " not in Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"):
+            time.sleep(0.01)
+        found = self.finding("preload", str(process.pid))
+        self.assertRegex(found["value"], "has no memory")
+        self.assertEqual(found["fix"], "give the number of a running program")
+
     def test_own_malloc(self) -> None:
         source = "#include <unistd.h>\nstatic char b[99999]; static unsigned long n; void *malloc(unsigned long s) " \
                  "{ void *p = b + n; n += (s + 15) & ~15ul; return p; } void free(void *p) { (void)p; } int main(void) " \

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -38,6 +39,15 @@ class TestRefusals(StatCase):
 
     def test_no_such_process(self) -> None:
         self.assert_says(1, "there is no process 2000000000", "2000000000")
+
+    def test_without_memory(self) -> None:
+        """A process that has ended, and that nobody has waited for; as root a kernel thread is the same."""
+        process = subprocess.Popen(["true"])
+        self.addCleanup(process.wait)
+        while " Z " not in Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"):
+            time.sleep(0.01)
+        self.assert_says(1, f"memory of process {process.pid} cannot be read: it has none .*\n.*a running program",
+                         str(process.pid))
 
     def test_no_hakmem(self) -> None:
         process = subprocess.Popen(["sleep", "100"])
