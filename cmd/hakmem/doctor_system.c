@@ -206,30 +206,33 @@ static void doctor_page_size(struct hak_doctor *d)
 
 /* --- who may look at a process --- */
 
-static bool doctor_may_trace(void)
+/* CAP_SYS_PTRACE in a line of the command's own status: what it has, or what it could be given. */
+static bool doctor_may_trace(const char *name)
 {
     FILE *file = hak_system_open("/proc/self/status");
     char line[256];
-    uint64_t capabilities = UINT64_MAX;
+    size_t length = strlen(name);
+    uint64_t capabilities = 0;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "CapEff: %" SCNx64, &capabilities) == 1)
+        if (hak_starts_with(line, name) && sscanf(line + length, ": %" SCNx64, &capabilities) == 1)
             break;
     if (file != NULL)
         (void)fclose(file);
-    return capabilities >> 19 & 1; /* CAP_SYS_PTRACE */
+    return capabilities >> 19 & 1;
 }
 
 static void doctor_trace(struct hak_doctor *d)
 {
     static const char effect[] = "hakmem stat, top, map and explain cannot read processes";
     uint64_t scope = hak_system_number("/proc/sys/kernel/yama/ptrace_scope");
-    bool may = doctor_may_trace();
+    bool may = doctor_may_trace("CapEff");
+    bool could = doctor_may_trace("CapBnd"); /* as root */
     bool container = hak_system_exists("/.dockerenv") || hak_system_exists("/run/.containerenv");
     if (scope == 3)
         hak_doctor_add(d, "ptrace", HAK_NOTE, hak_format("kernel.yama.ptrace_scope=3"), effect,
                        hak_format("set kernel.yama.ptrace_scope to 1 or 0 at boot: it cannot be "
                                   "lowered before"));
-    else if (container && !may)
+    else if (container && !may && !could)
         hak_doctor_add(d, "ptrace", HAK_NOTE, hak_format("a container without CAP_SYS_PTRACE"),
                        "hakmem stat, top, map and explain can read only what the same user runs, "
                        "if anything",
@@ -241,7 +244,10 @@ static void doctor_trace(struct hak_doctor *d)
                        "started",
                        hak_format("run them as root, or: sysctl kernel.yama.ptrace_scope=0"));
     else
-        hak_doctor_add(d, "ptrace", HAK_OK, hak_format("processes can be read"), NULL, NULL);
+        hak_doctor_add(d, "ptrace", HAK_OK,
+                       hak_format("processes %scan be read%s", may ? "" : "of the same user ",
+                                  !may && could ? ", all by root" : ""),
+                       NULL, NULL);
 }
 
 void hak_doctor_look_at_system(struct hak_doctor *d)

@@ -156,6 +156,10 @@ class TestFindings(CommandCase):
         self.assert_found("ptrace", "note", "ptrace_scope=1", "as root", {scope: "1\n"})
         self.assert_found("ptrace", "note", "ptrace_scope=3", "at boot", {scope: "3\n"})
         self.assert_found("ptrace", "note", "container", "cap-add=SYS_PTRACE", {".dockerenv": ""})
+        user = {"proc/self/status": "CapEff:\t0000000000000000\nCapBnd:\t0000000000080000\n", ".dockerenv": ""}
+        found = self.doctor(user)[1]["ptrace"]
+        self.assertEqual((found["level"], found["value"]), ("ok", "processes of the same user can be read, all by root"))
+        self.assert_found("ptrace", "note", "ptrace_scope=1", "as root", user | {scope: "1\n"})
         root = {"proc/self/status": "CapEff:\t0000000000080000\n", scope: "1\n", ".dockerenv": ""}
         self.assertEqual(self.doctor(root)[1]["ptrace"]["level"], "ok")
 
