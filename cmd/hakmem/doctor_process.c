@@ -5,8 +5,10 @@
 #include "doctor.h"
 
 #include "allocators.h"
+#include "find.h"
 #include "image.h"
 #include "system.h"
+#include "target.h"
 #include "util.h"
 
 #include <elf.h>
@@ -134,18 +136,35 @@ static void process_say_why_not(struct hak_doctor *d, const struct process *p, c
     free(exe);
 }
 
+/* The libc that the library of `hakmem run` is made for; NULL: there is no library. */
+static const char *process_libc_of_run(void)
+{
+    struct hak_library library;
+    hak_library_find(&library, NULL, HAK_LIBRARY_DEFAULT);
+    const char *libc = library.problem == NULL ? hak_target_libc_of_library(&library.elf) : NULL;
+    hak_library_close(&library);
+    return libc;
+}
+
 /* Nobody has asked for hakmem. */
 static void process_say_how(struct hak_doctor *d)
 {
     struct hak_elf elf = {.fd = -1};
     char *exe = hak_format("%s/exe", d->folder);
-    bool is_static = !d->is_copy && hak_elf_open(&elf, exe) == HAK_ELF_OK && !elf.has_interp;
-    hak_doctor_add(d, "preload", HAK_PROBLEM,
-                   hak_format("hakmem is not in the process%s",
-                              is_static ? ", whose program is statically linked" : ""),
-                   "it uses another allocator",
-                   hak_format(is_static ? "link it with libhakmem.a"
-                                        : "start it with: hakmem run -- COMMAND"));
+    bool is_open = !d->is_copy && hak_elf_open(&elf, exe) == HAK_ELF_OK;
+    bool is_static = is_open && !elf.has_interp;
+    const char *libc = is_open && !is_static ? hak_target_libc_of_loader(elf.interp) : NULL;
+    const char *of_run = libc == NULL ? NULL : process_libc_of_run();
+    bool is_other = of_run != NULL && strcmp(libc, of_run) != 0;
+    char *value = is_other ? hak_format("hakmem is not in the process, whose program uses %s", libc)
+                           : hak_format("hakmem is not in the process%s",
+                                        is_static ? ", whose program is statically linked" : "");
+    char *fix = is_other ? hak_format("start it with: hakmem run --lib PATH -- COMMAND, where PATH "
+                                      "is a library made for %s",
+                                      libc)
+                         : hak_format(is_static ? "link it with libhakmem.a"
+                                                : "start it with: hakmem run -- COMMAND");
+    hak_doctor_add(d, "preload", HAK_PROBLEM, value, "it uses another allocator", fix);
     hak_elf_close(&elf);
     free(exe);
 }

@@ -127,7 +127,7 @@ static void target_refuse_static(struct hak_target *target, const struct hak_elf
                   what);
 }
 
-static const char *target_libc_of_loader(const char *loader)
+const char *hak_target_libc_of_loader(const char *loader)
 {
     static const struct {
         const char *loader, *libc;
@@ -139,7 +139,7 @@ static const char *target_libc_of_loader(const char *loader)
 }
 
 /* Of a library's that is made for one of the two that hakmem can be made for. */
-static const char *target_libc_of_library(const struct hak_elf *elf)
+const char *hak_target_libc_of_library(const struct hak_elf *elf)
 {
     char name[64];
     for (size_t i = 0; hak_elf_dynamic_string(elf, DT_NEEDED, i, name, sizeof name); i++)
@@ -150,8 +150,8 @@ static const char *target_libc_of_library(const struct hak_elf *elf)
 
 static bool target_check_loader(struct hak_target *target)
 {
-    const char *libc = target_libc_of_loader(target->loader);
-    const char *wanted = target_libc_of_library(&target->library->elf);
+    const char *libc = hak_target_libc_of_loader(target->loader);
+    const char *wanted = hak_target_libc_of_library(&target->library->elf);
     if (strcmp(libc, wanted) != 0) {
         char *hint = hak_format("take a build of the program for %s, or of the library for %s "
                                 "(--lib PATH)",

@@ -19,6 +19,10 @@ struct hak_target {
     unsigned refused; /* how many refusals were overridden by force */
 };
 
+/* Of which libc a loader is ("musl", "glibc" and others), and for which one a library is made. */
+const char *hak_target_libc_of_loader(const char *loader);
+const char *hak_target_libc_of_library(const struct hak_elf *elf);
+
 /* Returns when the library will be the program's allocator, or when it may not be but `force` is
  * set; else ends the command with the reason and what to do about it. */
 void hak_target_prove(struct hak_target *target);

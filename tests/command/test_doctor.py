@@ -257,6 +257,16 @@ class TestProcesses(CommandCase):
         self.assertRegex(found["value"], "has no memory")
         self.assertEqual(found["fix"], "give the number of a running program")
 
+    @unittest.skipIf(shutil.which("musl-gcc") is None, "musl-tools is not installed")
+    def test_another_libc(self) -> None:
+        """`hakmem run` would refuse it with the library that it finds by itself."""
+        program = self.folder / "musl"
+        subprocess.run(["musl-gcc", "-x", "c", "-", "-o", program], check=True, text=True,
+                       input="#include <unistd.h>\nint main(void) { pause(); }\n")
+        found = self.finding("preload", self.running(program))
+        self.assertRegex(found["value"], "uses musl")
+        self.assertRegex(found["fix"], "--lib PATH .* library made for musl")
+
     def test_own_malloc(self) -> None:
         source = "#include <unistd.h>\nstatic char b[99999]; static unsigned long n; void *malloc(unsigned long s) " \
                  "{ void *p = b + n; n += (s + 15) & ~15ul; return p; } void free(void *p) { (void)p; } int main(void) " \
