@@ -24,6 +24,7 @@ struct stat_options {
     unsigned watch_seconds; /* 0: once */
     bool help;
     const char *output; /* NULL: stdout; with a command stderr */
+    int file;           /* that is open for it */
     pid_t pid;
     const char *core;
     char **command;
@@ -226,17 +227,28 @@ static bool stat_watch(struct stat_options *o)
     }
 }
 
-/* Whatever is printed from now on goes there. */
-static void stat_redirect(const struct stat_options *o)
+/* Before a command starts: whether it would run in vain is to be known then. */
+static void stat_open_output(struct stat_options *o)
 {
     if (o->output == NULL && o->command == NULL)
         return;
-    int file = o->output == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
-                                 : open(o->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0 || dup2(file, STDOUT_FILENO) < 0)
-        hak_die(HAK_EXIT_OUTPUT, "stat: cannot write to %s: %s",
-                o->output == NULL ? "stderr" : o->output, strerror(errno));
-    (void)close(file);
+    o->file = o->output == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
+                                : open(o->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (o->file < 0)
+        hak_die(o->command == NULL ? HAK_EXIT_OUTPUT : HAK_EXIT_FAILED,
+                "stat: cannot write to %s: %s", o->output == NULL ? "stderr" : o->output,
+                strerror(errno));
+}
+
+/* Whatever is printed from now on goes there. */
+static void stat_redirect(struct stat_options *o)
+{
+    if (o->file < 0)
+        return;
+    if (dup2(o->file, STDOUT_FILENO) < 0)
+        hak_die(HAK_EXIT_OUTPUT, "stat: cannot write: %s", strerror(errno));
+    (void)close(o->file);
+    o->file = -1;
 }
 
 /* --- the moment of most memory: looked for every few milliseconds, and read whenever there is a
@@ -331,12 +343,13 @@ static void stat_show(pid_t pid, void *context)
 
 int hak_stat(int argc, char **argv)
 {
-    struct stat_options o = {0};
+    struct stat_options o = {.file = -1};
     stat_parse(&o, argc, argv);
     if (o.help) {
         hak_stat_help();
         return EXIT_SUCCESS;
     }
+    stat_open_output(&o);
     if (o.command != NULL) {
         int status = hak_stat_run(o.command,
                                   &(struct hak_stat_end){stat_show, o.peak ? stat_look : NULL, &o});

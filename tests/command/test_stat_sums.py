@@ -137,6 +137,13 @@ class TestCommandAtItsEnd(StatCase):
         self.assertGreater(live[1], 30 << 20)
         self.assert_adds_up(at["--peak",])
 
+    def test_output_that_cannot_be_written(self) -> None:
+        """Said before the program has run for nothing."""
+        for bad in (self.folder / "none" / "x", self.folder):
+            done = self.hakmem("stat", "--output", bad, "--", "echo", "out")
+            self.assertEqual((done.returncode, done.stdout), (125, ""))
+            self.assertRegex(done.stderr, f"^hakmem: stat: cannot write to {bad}: ")
+
     def test_killed(self) -> None:
         done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
         self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "out\n"))
