@@ -32,8 +32,10 @@ struct stat_options {
     uint64_t previous_bytes[HAK_LINE_COUNT];
     bool has_previous;
     /* --peak */
-    bool peak, quiet;
-    uint64_t peak_bytes; /* of what was seen */
+    bool quiet;
+    uint64_t printed_bytes; /* in memory, of what was printed last */
+    uint64_t peak_bytes;    /* of the text that is kept */
+    uint64_t looked_bytes;  /* VmRSS, when it was read last */
     char *peak_text;
 };
 
@@ -96,7 +98,7 @@ static void stat_parse_option(struct stat_options *o, const char *option)
         o->format = STAT_JSON;
         o->parts.samples = true;
     } else if (strcmp(option, "--peak") == 0) {
-        o->peak = true;
+        o->parts.peak = true;
     } else if (hak_starts_with(option, "--output=")) {
         o->output = option + strlen("--output=");
     } else if (strcmp(option, "--watch") == 0) {
@@ -136,7 +138,7 @@ static void stat_parse(struct stat_options *o, int argc, char **argv)
         o->command = argv + i + 1;
         return;
     }
-    if (o->peak)
+    if (o->parts.peak)
         hak_die(HAK_EXIT_USAGE, "stat: --peak is for a command: hakmem stat --peak -- COMMAND");
     if (i >= argc)
         hak_die(HAK_EXIT_USAGE, "stat: no process given; for example: hakmem stat 1234, or: hakmem "
@@ -161,12 +163,13 @@ static void stat_print(struct stat_options *o, const struct hak_survey *survey)
     if (o->format == STAT_JSON)
         hak_stat_print_json(survey, o->parts);
     else if (o->format == STAT_OPENMETRICS)
-        hak_stat_print_openmetrics(survey);
+        hak_stat_print_openmetrics(survey, o->parts.peak);
     else
         hak_stat_print_text(survey, o->has_previous ? o->previous_bytes : NULL);
     for (enum hak_line line = 0; line < HAK_LINE_COUNT; line++)
         o->previous_bytes[line] = survey->lines[line].resident_bytes;
     o->has_previous = true;
+    o->printed_bytes = survey->rss_bytes;
 }
 
 #define STAT_TRIES 3u
@@ -284,6 +287,7 @@ static char *stat_text_once(struct stat_options *o, int memory, int out)
     return done ? stat_text_of(memory) : NULL;
 }
 
+/* Keeps what is printed now if there is more in memory than in what was kept. */
 static void stat_read_peak(struct stat_options *o, pid_t pid, uint64_t now_bytes)
 {
     int memory = memfd_create("hakmem stat", MFD_CLOEXEC);
@@ -296,42 +300,54 @@ static void stat_read_peak(struct stat_options *o, pid_t pid, uint64_t now_bytes
     (void)close(out);
     if (text == NULL)
         return;
+    o->looked_bytes = now_bytes;
+    if (o->printed_bytes < o->peak_bytes) {
+        free(text);
+        return;
+    }
     free(o->peak_text);
     o->peak_text = text;
-    o->peak_bytes = now_bytes;
+    o->peak_bytes = o->printed_bytes;
 }
 
+/* The kernel's quick figure decides whether to read; what was read counts. */
 static void stat_look(pid_t pid, void *context)
 {
     struct stat_options *o = context;
     uint64_t now_bytes = stat_status_bytes(pid, "VmRSS");
-    if (now_bytes > o->peak_bytes + o->peak_bytes / 20)
+    uint64_t known_bytes = hak_max(o->looked_bytes, o->peak_bytes);
+    if (now_bytes > known_bytes + known_bytes / 20)
         stat_read_peak(o, pid, now_bytes);
 }
 
 static void stat_show_peak(struct stat_options *o, pid_t pid)
 {
-    char a[16], b[16];
     uint64_t now_bytes = stat_status_bytes(pid, "VmRSS");
-    uint64_t most_bytes = stat_status_bytes(pid, "VmHWM");
+    uint64_t kernel_bytes = stat_status_bytes(pid, "VmHWM");
     if (now_bytes > o->peak_bytes)
         stat_read_peak(o, pid, now_bytes);
-    if (most_bytes != 0 && most_bytes < o->peak_bytes) /* the kernel notes it now and then */
-        most_bytes = o->peak_bytes;
-    if (o->peak_text == NULL)
-        return;
     stat_redirect(o);
-    (void)fputs(o->peak_text, stdout);
+    struct hak_stat_peak peak = {o->peak_bytes, kernel_bytes};
+    if (o->peak_text == NULL) { /* never: now it says why */
+        o->pid = pid;
+        o->quiet = o->parts.peak = false;
+        (void)stat_once(o);
+    } else {
+        (void)fputs(o->peak_text, stdout);
+        if (o->format == STAT_JSON)
+            hak_stat_end_json(peak);
+        else if (o->format == STAT_OPENMETRICS)
+            hak_stat_end_openmetrics(peak);
+        else
+            hak_stat_end_text(peak);
+    }
     hak_finish_output();
-    hak_say("stat: seen with %s in memory; its peak was %s (%.0f%%)",
-            hak_bytes_text(a, o->peak_bytes), hak_bytes_text(b, most_bytes),
-            most_bytes == 0 ? 0 : 100.0 * (double)o->peak_bytes / (double)most_bytes);
 }
 
 static void stat_show(pid_t pid, void *context)
 {
     struct stat_options *o = context;
-    if (o->peak) {
+    if (o->parts.peak) {
         stat_show_peak(o, pid);
         return;
     }
@@ -351,8 +367,8 @@ int hak_stat(int argc, char **argv)
     }
     stat_open_output(&o);
     if (o.command != NULL) {
-        int status = hak_stat_run(o.command,
-                                  &(struct hak_stat_end){stat_show, o.peak ? stat_look : NULL, &o});
+        int status = hak_stat_run(
+            o.command, &(struct hak_stat_end){stat_show, o.parts.peak ? stat_look : NULL, &o});
         free(o.peak_text);
         return status;
     }

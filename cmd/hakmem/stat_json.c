@@ -345,5 +345,17 @@ void hak_stat_print_json(const struct hak_survey *survey, struct hak_stat_parts 
         stat_json_superslabs(&j, survey);
     if (parts.samples)
         hak_stat_json_samples(&j, survey);
+    if (!parts.peak)
+        hak_json_close(&j, '{');
+}
+
+void hak_stat_end_json(struct hak_stat_peak peak)
+{
+    struct hak_json j = {.out = stdout, .depth = 1, .has_member = {[1] = true}};
+    hak_json_open_line(&j, "peak", '{');
+    hak_json_number(&j, "seen_bytes", peak.seen_bytes);
+    hak_json_number_or_null(&j, "kernel_bytes",
+                            peak.kernel_bytes != 0 ? peak.kernel_bytes : UINT64_MAX);
+    hak_json_close(&j, '{');
     hak_json_close(&j, '{');
 }

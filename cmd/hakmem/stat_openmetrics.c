@@ -127,12 +127,26 @@ static void metrics_classes(const struct hak_survey *survey)
                          hak_class(cls)->size_bytes, survey->classes[cls].resident_bytes);
 }
 
-void hak_stat_print_openmetrics(const struct hak_survey *survey)
+void hak_stat_print_openmetrics(const struct hak_survey *survey, bool peak)
 {
     metrics_process(survey);
     metrics_slack(survey);
     metrics_live(survey);
     metrics_counters(survey);
     metrics_classes(survey);
+    if (!peak)
+        (void)puts("# EOF");
+}
+
+void hak_stat_end_openmetrics(struct hak_stat_peak peak)
+{
+    metrics_family("hakmem_peak_seen_bytes", "gauge", "bytes",
+                   "In memory when these figures were taken.");
+    metrics_one("hakmem_peak_seen_bytes", peak.seen_bytes);
+    if (peak.kernel_bytes != 0) {
+        metrics_family("hakmem_peak_kernel_bytes", "gauge", "bytes",
+                       "In memory at most, as the kernel noted it.");
+        metrics_one("hakmem_peak_kernel_bytes", peak.kernel_bytes);
+    }
     (void)puts("# EOF");
 }

@@ -101,6 +101,16 @@ static void text_below(const struct hak_survey *survey)
         (void)printf("The process changed while it was read; the figures may be a little off.\n");
 }
 
+void hak_stat_end_text(struct hak_stat_peak peak)
+{
+    char a[16], b[16];
+    /* The kernel notes it now and then. */
+    uint64_t most = peak.kernel_bytes > peak.seen_bytes ? peak.kernel_bytes : peak.seen_bytes;
+    (void)printf("Seen with %s in memory; its peak was %s (%.0f%%)\n",
+                 hak_bytes_text(a, peak.seen_bytes), hak_bytes_text(b, most),
+                 most == 0 ? 0 : 100.0 * (double)peak.seen_bytes / (double)most);
+}
+
 void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previous_bytes)
 {
     char a[16];

@@ -130,8 +130,13 @@ class TestCommandAtItsEnd(StatCase):
             done = self.hakmem("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
                                env={"PYTHONMALLOC": "malloc"})
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertEqual(done.stderr, "")
+            self.validate(file.read_text())
             at[options] = json.loads(file.read_text())
-        self.assertRegex(done.stderr, r"^hakmem: stat: seen with [\d.]+ MiB in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
+        self.assertNotIn("peak", at[()])
+        peak = at["--peak",]["peak"]
+        self.assertEqual(peak["seen_bytes"], at["--peak",]["process"]["rss_bytes"])
+        self.assertGreater(peak["seen_bytes"], 0.9 * peak["kernel_bytes"])
         live = [stat["waterfall"][0]["resident_bytes"] for stat in at.values()]
         self.assertLess(live[0], 10 << 20)
         self.assertGreater(live[1], 30 << 20)
@@ -143,6 +148,16 @@ class TestCommandAtItsEnd(StatCase):
             done = self.hakmem("stat", "--output", bad, "--", "echo", "out")
             self.assertEqual((done.returncode, done.stdout), (125, ""))
             self.assertRegex(done.stderr, f"^hakmem: stat: cannot write to {bad}: ")
+
+    def test_peak_in_other_forms(self) -> None:
+        """The end of the report has it, whatever the form, and is on stderr with the rest."""
+        text, metrics, values = (self.hakmem("stat", "--peak", *form, "--", sys.executable, "-c", "pass").stderr
+                                 for form in ((), ("--openmetrics",), ("--json",)))
+        self.assertRegex(text, r"\nSeen with ([\d.]+ MiB) in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
+        self.assertRegex(text, rf"^python.*: {text.split('Seen with ')[1].split(' in ')[0]} in memory")
+        self.assertRegex(metrics, r"hakmem_peak_seen_bytes \d+\n.*\nhakmem_peak_kernel_bytes \d+\n# EOF\n$".replace(".*", "(# .*\n)*#.*"))
+        self.assertEqual(metrics.count("# EOF"), 1)
+        self.assertIn("seen_bytes", json.loads(values)["peak"])
 
     def test_killed(self) -> None:
         done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
