@@ -108,7 +108,7 @@ def structure(text: str) -> list[str]:
     for line in text.splitlines():
         line = re.sub(r"[#.]{20,}|[-+]?\d+(\.\d+)*(th)?|\b([KMGT]i)?B\b", "#", line)
         line = re.sub(r" checked$", "", re.sub(r"\s+", " ", line))
-        if not re.search(r"^ (freed huge blocks|in transition) |are in swap", line):
+        if not re.search(r"^ (freed huge blocks|in transition) |are in swap|that were never used$", line):
             lines.append(line)
     return lines
 

@@ -99,7 +99,9 @@ int hak_samples(int argc, char **argv)
         samples_print(&remote);
     else
         hak_say("samples: %s: %s", argv[1], problem);
-    if (open && problem != NULL)
+    if (open && problem != NULL && remote.is_core)
+        hak_say("hint: run the program with HAKMEM_PROF=1 in its environment");
+    else if (open && problem != NULL)
         hak_say("hint: 'hakmem prof start %s', or HAKMEM_PROF=1 in its environment", argv[1]);
     else if (problem != NULL && obstacle.hint != NULL)
         hak_say("hint: %s", obstacle.hint);

@@ -165,7 +165,7 @@ static void stat_print(struct stat_options *o, const struct hak_survey *survey)
     else if (o->format == STAT_OPENMETRICS)
         hak_stat_print_openmetrics(survey, o->parts.peak);
     else
-        hak_stat_print_text(survey, o->has_previous ? o->previous_bytes : NULL);
+        hak_stat_print_text(survey, o->has_previous ? o->previous_bytes : NULL, o->command != NULL);
     for (enum hak_line line = 0; line < HAK_LINE_COUNT; line++)
         o->previous_bytes[line] = survey->lines[line].resident_bytes;
     o->has_previous = true;

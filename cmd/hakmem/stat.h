@@ -28,8 +28,9 @@ void hak_stat_json_lifetimes(struct hak_json *j, const struct hak_survey *survey
 /* stat_samples.c */
 void hak_stat_json_samples(struct hak_json *j, const struct hak_survey *survey);
 /* stat_text.c: the waterfall for people. `previous_bytes` (an array of the lines' resident bytes,
- * or NULL) adds a column of changes. */
-void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previous_bytes);
+ * or NULL) adds a column of changes. `is_ending`: nobody can ask the process once this is read. */
+void hak_stat_print_text(const struct hak_survey *survey, const uint64_t *previous_bytes,
+                         bool is_ending);
 void hak_stat_end_text(struct hak_stat_peak peak);
 /* stat_openmetrics.c. */
 void hak_stat_print_openmetrics(const struct hak_survey *survey, bool peak);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -158,6 +159,25 @@ class TestCommandAtItsEnd(StatCase):
         self.assertRegex(metrics, r"hakmem_peak_seen_bytes \d+\n.*\nhakmem_peak_kernel_bytes \d+\n# EOF\n$".replace(".*", "(# .*\n)*#.*"))
         self.assertEqual(metrics.count("# EOF"), 1)
         self.assertIn("seen_bytes", json.loads(values)["peak"])
+
+    def test_words(self) -> None:
+        """What is said when the program has ended is of use then, and calls nothing by another's name."""
+        source = "#include <stdlib.h>\n#include <unistd.h>\nint main(int c, char **v) { int n = atoi(v[1]); while (n-- > 0) " \
+                 "*(char *)malloc(100) = 1; volatile size_t z = -(size_t)c; free(malloc(z)); _exit(0); }\n"
+        program = self.compile("few", source)
+        plain = self.hakmem("stat", "--", program, "1").stderr
+        self.assertRegex(plain, r"(?m)^1 live block of 128 B: 1 small in 1 slab, 0 large, 0 huge$")
+        self.assertRegex(plain, r"(?m)^  of live blocks, not asked for   not known    0\.0%")
+        self.assertRegex(plain, r"\nWhat of small blocks was not asked for is not known without samples:\n  HAKMEM_PROF=1 in its environment\n")
+        self.assertRegex(plain, r"(?m)^1 allocation has failed; 'hakmem explain' says why, of what --json --output FILE writes$")
+        none = self.hakmem("stat", "--", program, "0").stderr
+        self.assertRegex(none, r"(?m)^  of live blocks, not asked for         0 B ")
+        self.assertNotIn("known", none)
+        env = {"HAKMEM_PROF": "1", "HAKMEM_PROF_SAMPLE_BYTES": "4096", "HAKMEM_PROF_FILE": "/dev/null"}
+        sampled = self.hakmem("stat", "--", program, "2000", env=env).stderr
+        small, samples = map(int, re.search(r"2000 live .*: (\d+) small in \d+ slabs, (\d+) small sampled, 0 large", sampled).groups())
+        self.assertEqual(small + samples, 2000)
+        self.assertGreater(samples, 10)
 
     def test_killed(self) -> None:
         done = self.hakmem("stat", "--", "sh", "-c", "echo out; kill -TERM $$")
