@@ -13,6 +13,7 @@
 
 #include "image.h"
 #include "policy/policy.h"
+#include "takeover.h"
 #include "telemetry/prof.h"
 #include "util.h"
 
@@ -62,7 +63,11 @@ static uint64_t ask_prof_word(int argc, char **argv)
     if (strcmp(argv[3], "dump") == 0 && argc == 4)
         return HAK_PROF_ASK_DUMP;
     if (strcmp(argv[3], "start") != 0 || argc > 5)
-        hak_die(HAK_EXIT_USAGE, "ask: start [BYTES], stop or dump is wanted");
+        hak_die(HAK_EXIT_USAGE, "ask: start [BYTES], stop or dump is wanted, not '%s%s%s'", argv[3],
+                argc > 4 ? " " : "",
+                argc > 5    ? "..."
+                : argc == 5 ? argv[4]
+                            : "");
     if (argc == 5 &&
         (!hak_text_parse_size(argv[4], strlen(argv[4]), &period) || period > HAK_PROF_MOST_PERIOD))
         hak_die(HAK_EXIT_USAGE, "ask: '%s' is no number of bytes", argv[4]);
@@ -209,9 +214,15 @@ int hak_ask(int argc, char **argv)
         argc -= 2;
         argv += 2;
     }
+    static const char *const options[] = {"--wait", "--help"};
+    if (argc > 1 && argv[1][0] == '-')
+        hak_takeover_unknown_option(HAK_EXIT_USAGE, "ask", argv[1], options, 2);
     pid_t pid = argc < 2 ? 0 : hak_parse_pid(argv[1]);
-    if (pid == 0)
+    if (argc < 2)
         hak_die(HAK_EXIT_USAGE, "ask: the number of a process is wanted; see 'hakmem ask --help'");
+    if (pid == 0)
+        hak_die(HAK_EXIT_USAGE, "ask: '%s' is not the number of a process; see 'hakmem ask --help'",
+                argv[1]);
     struct request request = ask_read(argc, argv);
     bool open =
         hak_remote_open(&remote, pid, &obstacle) && hak_image_open(&image, &remote, &obstacle);
@@ -220,8 +231,10 @@ int hak_ask(int argc, char **argv)
     const char *problem = obstacle.problem;
     if (open && problem == NULL)
         problem = ask(&remote, &image, request, seconds);
-    if (problem != NULL)
+    if (problem != NULL && open)
         hak_say("ask: %s: %s", argv[1], problem);
+    else if (problem != NULL)
+        hak_say("ask: %s", problem);
     if (!open && obstacle.hint != NULL)
         hak_say("hint: %s", obstacle.hint);
     hak_obstacle_free(&obstacle);

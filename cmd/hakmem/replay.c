@@ -198,15 +198,20 @@ static bool replay_wants(const struct replay *r, const char *name)
 /* Names in --only that are none. */
 static void replay_check_only(const struct replay *r)
 {
+    bool names_given = false;
     char *names = r->only == NULL ? NULL : hak_format("%s", r->only);
     for (char *name = names == NULL ? NULL : strtok(names, ","); name != NULL;
          name = strtok(NULL, ",")) {
         bool found = strcmp(name, "hakmem") == 0 || strcmp(name, "libc") == 0;
         for (size_t i = 0; i < r->allocators; i++)
             found = found || strcmp(r->allocator[i].name, name) == 0;
+        names_given = true;
         if (!found)
             hak_die(HAK_EXIT_USAGE, "replay: --only names '%s', which is no allocator given", name);
     }
+    if (r->only != NULL && !names_given)
+        hak_die(HAK_EXIT_USAGE, "replay: --only needs names, separated by commas; for example: "
+                                "--only hakmem,libc");
     free(names);
 }
 

@@ -6,6 +6,7 @@
 #include "samples.h"
 
 #include "image.h"
+#include "takeover.h"
 #include "telemetry/prof.h"
 #include "util.h"
 
@@ -89,6 +90,9 @@ int hak_samples(int argc, char **argv)
         hak_samples_help();
         return EXIT_SUCCESS;
     }
+    static const char *const options[] = {"--help"};
+    if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0')
+        hak_takeover_unknown_option(HAK_EXIT_USAGE, "samples", argv[1], options, 1);
     if (argc != 2)
         hak_die(HAK_EXIT_USAGE, "samples: one process or core file is wanted");
     pid_t pid = hak_parse_pid(argv[1]);
@@ -97,8 +101,10 @@ int hak_samples(int argc, char **argv)
     const char *problem = open ? samples_take(&image, &remote) : obstacle.problem;
     if (problem == NULL)
         samples_print(&remote);
-    else
+    else if (open)
         hak_say("samples: %s: %s", argv[1], problem);
+    else
+        hak_say("samples: %s", problem);
     if (open && problem != NULL && remote.is_core)
         hak_say("hint: run the program with HAKMEM_PROF=1 in its environment");
     else if (open && problem != NULL)

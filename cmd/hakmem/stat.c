@@ -22,7 +22,7 @@ struct stat_options {
     enum stat_format format;
     struct hak_stat_parts parts;
     unsigned watch_seconds; /* 0: once */
-    bool help;
+    bool openmetrics, help;
     const char *output; /* NULL: stdout; with a command stderr */
     int file;           /* that is open for it */
     pid_t pid;
@@ -90,7 +90,7 @@ static void stat_parse_option(struct stat_options *o, const char *option)
     if (strcmp(option, "--json") == 0) {
         o->format = STAT_JSON;
     } else if (strcmp(option, "--openmetrics") == 0) {
-        o->format = STAT_OPENMETRICS;
+        o->openmetrics = true;
     } else if (strcmp(option, "--superslabs") == 0) {
         o->format = STAT_JSON;
         o->parts.superslabs = true;
@@ -130,6 +130,10 @@ static void stat_parse(struct stat_options *o, int argc, char **argv)
     }
     if (o->help)
         return;
+    if (o->openmetrics && o->format == STAT_JSON)
+        hak_die(HAK_EXIT_USAGE, "stat: --openmetrics is another form than JSON, which --json, "
+                                "--superslabs and --samples ask for; give one");
+    o->format = o->openmetrics ? STAT_OPENMETRICS : o->format;
     if (i < argc && strcmp(argv[i], "--") == 0) {
         if (i + 1 == argc)
             hak_die(HAK_EXIT_USAGE, "stat: no command given; for example: hakmem stat -- ls -l");
@@ -152,9 +156,9 @@ static void stat_parse(struct stat_options *o, int argc, char **argv)
     o->pid = hak_parse_pid(argv[i]);
     if (o->pid == 0 && access(argv[i], F_OK) != 0)
         hak_die(HAK_EXIT_USAGE,
-                "stat: '%s' is neither the number of a process nor a core file; a command comes "
-                "behind --",
-                argv[i]);
+                "stat: '%s' is neither the number of a process nor a core file: %s; a command "
+                "comes behind --",
+                argv[i], strerror(errno));
     o->core = o->pid == 0 ? argv[i] : NULL;
 }
 

@@ -397,6 +397,8 @@ class Replay(ReplayCase):
         self.refused(2, "replay: the library /no.so cannot be opened", "replay", "--lib", "x=/no.so", trace)
         self.refused(2, "replay: there are two allocators called 'libc'", "replay", "--lib",
                      f"libc={self.library}", "--only=libc", trace)
+        for empty in ("", ","):
+            self.refused(2, "replay: --only needs names", "replay", "--only", empty, trace)
         self.refused(2, "replay: --only names 'glibc'", "replay", "--only", "glibc", trace)
         self.refused(2, "replay: --rounds needs a value", "replay", trace, "--rounds")
         self.refused(2, "replay: unknown option '--round'; did you mean '--rounds'", "replay", "--round")

@@ -130,7 +130,9 @@ class TestSamples(SamplesCase):
     def test_refusals(self) -> None:
         for words, status, message in (
             ((), 2, "one process or core file"),
-            (("2000000000",), 1, "there is no process 2000000000"),
+            (("--nonsense",), 2, "unknown option '--nonsense'"),
+            (("2000000000",), 1, "^hakmem: samples: there is no process 2000000000"),
+            (("/nonexistent",), 1, "^hakmem: samples: /nonexistent cannot be read: No such file"),
             ((str(self.write("text", "nothing\n")),), 1, "is not a core file"),
         ):
             done = self.hakmem("samples", *words)
@@ -191,7 +193,9 @@ class TestAsk(SamplesCase):
         process = self.running(self.compile("round", ROUND), "48", "wait")
         self.assertRegex(self.ask(process, "dump", status=1), "it has never sampled its heap")
         for words, message in (((), "the number of a process"), (("--wait=x", "1"), "whole seconds"),
-                               (("1", "prof", "begin"), r"start \[BYTES\], stop or dump"),
+                               (("x1",), "'x1' is not the number of a process"), (("--wat", "1"), "did you mean '--wait'"),
+                               (("1", "prof", "begin"), r"start \[BYTES\], stop or dump is wanted, not 'begin'"),
+                               (("1", "prof", "stop", "5"), "not 'stop 5'"),
                                (("1", "prof", "start", "many"), "no number of bytes")):
             done = self.hakmem("ask", *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -28,7 +28,10 @@ class TestRefusals(StatCase):
         self.assert_says(2, "no process given; for example: hakmem stat 1234")
         self.assert_says(2, "did you mean '--json'", "--jsn", "1")
         self.assert_says(2, "options come before the process", "1", "--json")
-        self.assert_says(2, "'ls' is neither", "ls")
+        self.assert_says(2, "'ls' is neither .*: No such file", "ls")
+        for more in ("--json", "--superslabs", "--samples"):
+            self.assert_says(2, "--openmetrics is another form", more, "--openmetrics", "1")
+            self.assert_says(2, "--openmetrics is another form", "--openmetrics", more, "1")
         self.assert_says(2, "a command comes behind --", "ls", "x")
         self.assert_says(2, "one process at a time", "1", "2")
         self.assert_says(2, "whole seconds", "--watch=0", "1")
