@@ -100,7 +100,7 @@ def test_the_picture_has_a_cell_for_each_slot(
     if way in ("class", "fill"):
         assert tuple(cells[0, 0]) != pytest.approx(tuple(cells[0, 28]))
     path = tmp_path / "map.png"
-    png.write(picture, path, way)
+    path.write_bytes(png.draw(picture, way))
     assert images.imread(path).shape[0] > 150
 
 

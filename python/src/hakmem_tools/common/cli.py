@@ -9,9 +9,12 @@ Errors are one line on standard error, `hakmem NAME: what; what to do`, and the 
 those of errors.py. Help ends with examples. Who uses it: the cli of each tool.
 """
 
+import errno
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 import typer
@@ -39,23 +42,73 @@ def examples(*lines: tuple[str, str], more: str = "") -> str:
     return f"{text}\n\n{more}" if more else text
 
 
+LEAST_WIDTH, MOST_WIDTH = 40, 1000
+
+
+def width(otherwise: int) -> int:
+    """Of a page: what COLUMNS says, else the terminal, else `otherwise`."""
+    columns = shutil.get_terminal_size((otherwise, 24)).columns
+    return min(max(columns, LEAST_WIDTH), MOST_WIDTH)
+
+
 def console() -> Console:
     """Standard output; without a terminal a file is as wide as COLUMNS says, or 100."""
-    if sys.stdout.isatty():
-        return Console()
-    return Console(width=int(os.environ.get("COLUMNS", "100")))
+    return Console(width=width(100))
+
+
+def has(characters: str) -> bool:
+    """Whether the encoding of standard output has these characters."""
+    try:
+        characters.encode(sys.stdout.encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def fail(name: str, message: str, status: int) -> NoReturn:
     """One line and the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
     print(f"hakmem {name}: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(status)
 
 
+def prepare_output() -> None:
+    """Standard output and error, as whoever started us left them, such that text can be written.
+
+    What their encoding does not have is shown as a question mark. An output that is closed fails
+    when something is written to it, and not before: with -o FILE nothing may be.
+    """
+    if sys.stdout is None:
+        # For reading: a write is an error, and no file that is opened later takes its number.
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 1)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def drop_output() -> None:
+    """What is still to be written goes nowhere: the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def closed_pipe() -> NoReturn:
     """Who read our output has seen enough, as `| head` does: that is no error to talk about."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output()
     sys.exit(FAILED)
+
+
+def failed_output(name: str, error: OSError) -> NoReturn:
+    """Standard output is closed, or what it goes to is full."""
+    drop_output()
+    why = "it is closed" if error.errno == errno.EBADF else error.strerror
+    fail(name, f"cannot write to standard output: {why}", FAILED)
 
 
 NO_INTEGER = "Input should be a valid integer, unable to parse string as an integer"
@@ -70,6 +123,7 @@ def usage_message(error: typer.TyperException, name: str) -> str:
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs an application as `hakmem NAME` and exits."""
     os.environ.pop("LD_PRELOAD", None)
+    prepare_output()
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status = app(words, prog_name=f"hakmem {name}", standalone_mode=False)
@@ -82,6 +136,8 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> 
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         closed_pipe()
-    except OSError as error:  # a file that the user named
-        fail(name, f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE)
+    except OSError as error:
+        if error.filename is None:
+            failed_output(name, error)
+        fail(name, f"{error.filename}: {error.strerror}", USAGE)  # a file that the user named
     sys.exit(status if isinstance(status, int) else 0)

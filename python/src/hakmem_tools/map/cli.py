@@ -2,13 +2,12 @@
 """The command `hakmem map`. Who uses it: the program hakmem-map."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hakmem_tools.common import cli, command, sites
+from hakmem_tools.common import cli, command, files, sites
 from hakmem_tools.common.errors import USAGE, ToolError
 from hakmem_tools.map import model, page, terminal
 from hakmem_tools.map.model import Picture
@@ -32,17 +31,11 @@ EPILOG = cli.examples(
 def text_of(picture: Picture, limit: int) -> None:
     """Prints the picture for a terminal."""
     console = cli.console()
-    width = min(shutil.get_terminal_size((80, 24)).columns, 160)
+    width = min(cli.width(80), 160)
     for line in terminal.show(picture, limit, width):
+        if not cli.has(terminal.BARS):
+            line.plain = line.plain.translate(terminal.PLAIN)
         console.print(line, no_wrap=True, crop=False, overflow="ignore", highlight=False)
-
-
-def write_text(text: str, output: Path | None) -> None:
-    """To a file, or to standard output."""
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        output.write_text(text, encoding="utf-8")
 
 
 def look(pid: str | None, load: Path | None) -> Picture:
@@ -95,24 +88,19 @@ def show_map(
         raise ToolError("-o goes with --png, --html or --json", USAGE)
     picture = look(pid, load)
     default = Path(f"hakmem-map-{picture.process['pid'] or 'core'}")
-    try:
-        if as_json:
-            write_text(json.dumps(model.as_json(picture), indent=1) + "\n", output)
-            return
-        if not (as_png or as_html):
-            text_of(picture, limit)
-            return
-        target = output or default.with_suffix(".png" if as_png else ".html")
-        if as_png:
-            from hakmem_tools.map import png  # matplotlib takes a while to load
+    if as_json:
+        files.write(output, json.dumps(model.as_json(picture), indent=1) + "\n")
+        return
+    if not (as_png or as_html):
+        text_of(picture, limit)
+        return
+    target = output or default.with_suffix(".png" if as_png else ".html")
+    if as_png:
+        from hakmem_tools.map import png  # matplotlib takes a while to load
 
-            png.write(picture, target, way)
-        else:
-            write_text(page.render(picture), target)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ToolError(f"cannot write: {error}", USAGE) from None
+        files.write(target, png.draw(picture, way))
+    else:
+        files.write(target, page.render(picture))
     if output is None:
         typer.echo(str(target))
 

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from io import BytesIO
 
 import matplotlib
 
@@ -137,8 +137,8 @@ def cells(
     return image
 
 
-def write(picture: Picture, path: Path, way: str) -> None:
-    """Draws the picture into a file."""
+def draw(picture: Picture, way: str) -> bytes:
+    """Draws the picture."""
     colours = Colours(picture, way)
     image = cells(picture, colours)
     high, wide = image.shape[:2]
@@ -164,5 +164,7 @@ def write(picture: Picture, path: Path, way: str) -> None:
         handles=colours.legend(), loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8,
         frameon=False,
     )  # fmt: skip
-    figure.savefig(path, bbox_inches="tight", format="png")
+    drawn = BytesIO()
+    figure.savefig(drawn, bbox_inches="tight", format="png")
     plt.close(figure)
+    return drawn.getvalue()

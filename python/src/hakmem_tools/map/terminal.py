@@ -13,6 +13,8 @@ from hakmem_tools.common.text import compact, cut, duration, percent, size
 from hakmem_tools.map.model import SUPERSLAB_BYTES, USED, Picture, Slot, Superslab
 
 BARS = "▁▂▃▄▅▆▇█"
+PLAIN = str.maketrans(f"{BARS}·…", "12345678.~")
+"""Where the encoding of the output has no bars."""
 SIGNS = {
     "large": ("L", "bold white on blue", "large block"),
     "sampled": ("s", "bold", "a sampled block of a size class, by itself"),

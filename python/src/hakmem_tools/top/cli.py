@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The command `hakmem top`. Who uses it: the program hakmem-top."""
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -46,17 +45,12 @@ def order_of(view: View, field: str) -> Order:
     return Order(headings.index(name), not field.startswith("-"))
 
 
-def width() -> int:
-    """Of a page in batch mode."""
-    return max(shutil.get_terminal_size((NARROW, 24)).columns, 40)
-
-
 def batch(look: Callable[[], Stat], view: View, order: Order, delay: float, pages: int) -> None:
     """Prints pages; 0 is without end. The first has no rates: there is nothing to compare with."""
     frame = frames.begin(look())
     shown = 0
     while True:
-        lines = views.page(view, frame, order, width())
+        lines = views.page(view, frame, order, cli.width(NARROW))
         print("\n".join(line.plain.rstrip() for line in lines), flush=True)
         shown += 1
         if shown == pages:
