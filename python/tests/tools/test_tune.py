@@ -17,6 +17,7 @@ from support import built, fake_command, with_command
 # Answers as `hakmem replay` does; with the arm in CHEAP as its policy it takes a tenth less of the program's second.
 REPLAY = """
 echo "$HAKMEM_POLICY|$*" >>"$LOG"
+[ -z "$REMOVED" ] || rm -rf "$REMOVED"
 processor=500000000
 if [ "$HAKMEM_POLICY" != off ] && grep -q "^arm $CHEAP " "$HAKMEM_POLICY"; then processor=400000000; fi
 cat <<END
@@ -106,6 +107,14 @@ def test_an_error_is_one_line(tmp_path: Path, words: list[str], said: str) -> No
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr.lower()
     assert not (tmp_path / "log").exists(), "it is told before anything is tried"
+
+
+def test_what_was_found_is_shown_though_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    done = tune(tmp_path, "a.trace", "-o", "gone/a.policy", REMOVED="gone")
+    assert done.returncode == 2
+    assert done.stderr == ("hakmem tune: cannot write gone/a.policy: No such file or directory\n")
+    assert "7 of them the measure" in done.stdout
 
 
 def test_another_version_of_the_command_is_refused(tmp_path: Path) -> None:

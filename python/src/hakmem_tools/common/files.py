@@ -35,7 +35,7 @@ def write_file(path: Path, content: bytes) -> None:
     if target.exists() and not is_replaced:
         target.write_bytes(content)
         return
-    beside = target.with_name(f"{target.name}.new-{os.getpid()}")
+    beside = target.with_name(f".hakmem.new-{os.getpid()}")
     try:
         beside.write_bytes(content)
         if target.exists():

@@ -10,14 +10,13 @@
 All but the last read and write files only; docs/learning.md has their form.
 """
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from hakmem_tools.common import cli, command
+from hakmem_tools.common import cli, command, files
 from hakmem_tools.common.errors import FAILED, ToolError
 from hakmem_tools.policy import model
 from hakmem_tools.policy.model import KNOBS, PPM, Arm, Policy
@@ -113,34 +112,21 @@ def diff(
 
 @app.command(epilog=cli.examples(("hakmem policy merge */run.policy -o all", "of many machines")))
 def merge(
-    files: Files,
+    paths: Files,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Not standard output.")
     ] = None,
 ) -> None:
     """Adds what files say: every run counts alike, in whatever order they are given."""
-    text = model.write(model.merge([model.read(path) for path in files]))
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    write_file(output, text)
-
-
-def write_file(output: Path, text: str) -> None:
-    """Writes a policy in one step: whoever reads the file meanwhile has the old one or the new one."""
-    beside = output.with_name(f"{output.name}.new-{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="ascii")
-        beside.replace(output)
-    except OSError as error:
-        raise ToolError(f"cannot write {output}: {error.strerror}") from None
+    text = model.write(model.merge([model.read(path) for path in paths]))
+    files.write(output, text)
 
 
 @app.command(epilog=cli.examples(("hakmem policy check my.policy", "before it is installed")))
-def check(files: Files) -> int:
+def check(paths: Files) -> int:
     """Whether the library would take these files; a line for each that it would not."""
     wrong = 0
-    for path in files:
+    for path in paths:
         try:
             model.read(path)
         except ToolError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hakmem_tools.common import cli, command
+from hakmem_tools.common import cli, command, files
 from hakmem_tools.common.errors import USAGE, ToolError
 from hakmem_tools.prof import raw, stacks
 from hakmem_tools.prof.symbols import Symbolizer
@@ -68,14 +68,6 @@ def load(source: str) -> raw.Profile:
     return raw.load(path)
 
 
-def write(text: str, output: Path | None) -> None:
-    """To a file, or to standard output."""
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        output.write_text(text, encoding="utf-8")
-
-
 def ask(pid: int, wait: int, *words: str) -> None:
     """Asks a process and waits for its answer."""
     command.run("ask", f"--wait={wait}", str(pid), "prof", *words, more_seconds=wait)
@@ -107,7 +99,7 @@ def stop(pid: Pid, wait: Wait = WAIT_SECONDS) -> None:
 @app.command()
 def dump(source: Process, output: Output = None) -> None:
     """Write the profile of a process, or of its core file, as it is now."""
-    write(command.run("samples", source), output)
+    files.write(output, command.run("samples", source))
 
 
 @app.command("pprof")
@@ -118,10 +110,7 @@ def to_pprof(source: Source, output: Output = None) -> None:
     profile = load(source)
     symbols = Symbolizer(profile)
     packed = pprof.Writer(profile, symbols).write(stacks.name_stacks(profile, symbols))
-    if output is None:
-        typer.get_binary_stream("stdout").write(packed)
-    else:
-        output.write_bytes(packed)
+    files.write(output, packed)
 
 
 @app.command("folded")
@@ -132,7 +121,7 @@ def to_folded(source: Source, output: Output = None, value: Value = "live_bytes"
         f"{';'.join(name.replace(';', ':') for name in names)} {round(total)}\n"
         for names, total in sorted(sums.items())
     )
-    write("".join(lines), output)
+    files.write(output, "".join(lines))
 
 
 @app.command("html")
@@ -147,7 +136,7 @@ def to_html(
 
     profile = load(source)
     title = f"Heap of process {profile.pid}, one sample in {profile.period_bytes} bytes"
-    output.write_text(page.page(stacks.read(profile), title), encoding="utf-8")
+    files.write(output, page.page(stacks.read(profile), title))
 
 
 def figure(value: float, name: str) -> str:

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hakmem_tools.common import cli
+from hakmem_tools.common import cli, files
 from hakmem_tools.common.errors import ToolError
 from hakmem_tools.policy import model
-from hakmem_tools.policy.cli import show_policy, write_file
+from hakmem_tools.policy.cli import show_policy
 from hakmem_tools.tune import search
 
 app = cli.new_app()
@@ -74,8 +74,8 @@ def tune(
         task = bar.add_task("replays", total=rounds * (len(search.ARMS) + 1))
         found = search.search(trace, rounds, touch, lambda: bar.advance(task))
     found = model.merge([before, found])
-    write_file(output, model.write(found))
     show_policy(found)
+    files.write(output, model.write(found))
     knob, arm = found.best()
     out = cli.console()
     if knob:
