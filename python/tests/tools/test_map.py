@@ -45,6 +45,20 @@ def test_pins_name_what_is_live_the_most_first(stat: dict[str, Any]) -> None:
     assert pin.live_bytes == pytest.approx(65536 * (2 + 4 / 12 + 5 / 512))
 
 
+def test_an_owner_that_others_share_is_named_with_them(stat: dict[str, Any]) -> None:
+    owner = stat["threads"][1]
+    nothing = {"live_bytes": 0, "slab_bytes": 0}
+    stat["threads"] += [
+        {**owner, **nothing, "heap": heap, "home": 2, "name": f"worker-{heap}"} for heap in (3, 4)
+    ]
+    picture = model.read(stat)
+    assert picture.owners[2] == "io</script><b> +2 more"
+    assert picture.owners[3] == "worker-3"
+    assert picture.pins[0].holders[1] == "1 x 20096 bytes of io</script><b> +2 more"
+    owner["state"] = "idle"
+    assert model.read(stat).owners[2] == "(idle) +2 more"
+
+
 def test_counts_are_those_of_the_answer(stat: dict[str, Any]) -> None:
     shown = model.as_json(model.read(stat))
     assert shown["superslab_counts"] == {"slots": 3, "retired": 1, "huge": 2, "waiting": 0}

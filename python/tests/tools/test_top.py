@@ -95,6 +95,32 @@ def test_what_is_new_or_gone_does_no_harm() -> None:
         views.page(view, first, views.first_order(view), NARROW)
 
 
+def test_what_threads_have_together_is_nobodys_own() -> None:
+    stat = support.recorded()
+    home, busy = stat["threads"][1], stat["threads"][2]
+    nothing = {"live_bytes": 0, "slab_bytes": 0, "bin_bytes": 1040, "outbox_bytes": 0}
+    home["name"] = "thread-of-server"[:15]
+    for heap in range(21, 24):
+        guest = {**home, **nothing, "heap": heap, "name": f"guest-{heap}", "tid": heap}
+        stat["threads"].append({**guest, "home": home["heap"]})
+    stat["threads"][-1]["state"] = "idle"
+    busy["home"] = home["heap"]  # became a guest with slabs of its own
+    shown = page("threads", frames.begin(stat))
+    rows = {row.split()[0]: row for row in shown.splitlines()[6:]}
+    compact = [rows[str(home["heap"])].split()[i] for i in (1, 3, 4)]
+    assert compact == [str(home["heap"]), "thread-of-s…", "+3"]
+    assert rows["22"].split()[1:] == [str(home["heap"]), "22", "guest-22"] + (
+        ["-", "-", "1.0K", "-", "0", "0"]
+    )
+    assert "-" not in rows[str(busy["heap"])].split()
+    assert all(len(row) <= NARROW - 1 for row in shown.splitlines()[5:])
+    order = cli.order_of(BY_NAME["threads"], "home")
+    homes = [
+        row["home"] for row in views.sorted_rows(BY_NAME["threads"], frames.begin(stat), order)
+    ]
+    assert homes == sorted(homes, reverse=True)
+
+
 def test_every_column_can_be_sorted_by() -> None:
     frame = two_looks()
     for view in VIEWS:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hakmem_tools.common import sites
+from hakmem_tools.common import homes, sites
 from hakmem_tools.common.command import Stat
 
 SLOT_BYTES = 65536
@@ -159,14 +159,17 @@ def make_superslab(given: dict[str, Any]) -> Superslab:
     )
 
 
+def owner_name(heap: dict[str, Any], guests: int) -> str:
+    """A heap as people know it: by its thread, and how many more have their blocks from it."""
+    is_running = heap["state"] == "running"
+    name = heap["name"] or heap["state"] if is_running else f"({heap['state']})"
+    return f"{name} +{guests} more" if guests else str(name)
+
+
 def owner_names(stat: Stat) -> dict[int, str]:
-    """Heaps by number, as people know them."""
-    return {
-        thread["heap"]: thread["name"] or thread["state"]
-        if thread["state"] == "running"
-        else f"({thread['state']})"
-        for thread in stat["threads"]
-    }
+    """Heaps by number."""
+    sharing = homes.guests(stat["threads"])
+    return {heap["heap"]: owner_name(heap, sharing[heap["heap"]]) for heap in stat["threads"]}
 
 
 def slabs(superslab: Superslab) -> Iterator[tuple[Slot, int]]:

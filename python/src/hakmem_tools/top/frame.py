@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hakmem_tools.common import sites
+from hakmem_tools.common import homes, sites
 from hakmem_tools.common.command import Stat
 
 SLOT_BYTES = 65536
@@ -117,10 +117,14 @@ def class_rows(frame: Frame) -> list[Row]:
 
 
 def thread_rows(frame: Frame) -> list[Row]:
-    """Heaps: one a thread, and the shared one."""
+    """Heaps: one a thread, and the shared one. What threads have together is that of their home."""
+    sharing = homes.guests(frame.now["threads"])
     return [
         {
             "heap": now["heap"],
+            "home": homes.home(now),
+            "has_nothing": homes.has_nothing(now),
+            "sharing": f" +{sharing[now['heap']]}" if sharing[now["heap"]] else "",
             "tid": now["tid"] or 0,
             "tid_text": "-" if now["tid"] is None else str(now["tid"]),
             "name": now["name"] if now["state"] == "running" else f"({now['state']})",

@@ -6,7 +6,7 @@ have a key of their own (M, P, G, N). Who uses it: app and cli.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.text import Text
@@ -82,6 +82,20 @@ def words(heading: str, name: str, width: int = 0, role: str = "", key: str = ""
     )
 
 
+def own(column: Column) -> Column:
+    """The same, but nothing of a thread whose blocks are counted at its home."""
+    return replace(column, show=lambda row: "-" if row["has_nothing"] else column.show(row))
+
+
+THREAD_WIDTH = 15
+
+
+def thread(row: Row) -> str:
+    """A thread's name, and how many more have their blocks from its heap."""
+    sharing = str(row["sharing"])
+    return cut(str(row["name"]), THREAD_WIDTH - len(sharing)) + sharing
+
+
 def bar(row: Row) -> str:
     """A line of the waterfall as a part of all."""
     filled = round(BAR * row["resident"] / row["total"]) if row["total"] else 0
@@ -130,16 +144,17 @@ VIEWS = (
         frames.thread_rows,
         (
             count("HEAP", "heap", 5, "number"),
+            count("HOME", "home", 5),
             Column("TID", 7, lambda r: r["tid_text"], lambda r: float(r["tid"])),
-            words("THREAD", "name", 15),
-            amount("LIVE", "live", 6, "memory"),
-            amount("HELD", "held", 6),
+            Column("THREAD", THREAD_WIDTH, thread, lambda r: str(r["name"]), left=True),
+            own(amount("LIVE", "live", 5, "memory")),
+            own(amount("HELD", "held", 5)),
             amount("CACHED", "cached", 6),
-            change("GROWTH", "growth", 7, "growth"),
+            own(change("GROWTH", "growth", 6, "growth")),
             per_second("REFILL/s", "refill_rate", 8, "activity"),
             per_second("REMOTE/s", "remote_rate", 8),
         ),
-        sort=3,
+        sort=4,
     ),
     View(
         "sites",
