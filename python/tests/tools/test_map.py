@@ -45,6 +45,14 @@ def test_pins_name_what_is_live_the_most_first(stat: dict[str, Any]) -> None:
     assert pin.live_bytes == pytest.approx(65536 * (2 + 4 / 12 + 5 / 512))
 
 
+@pytest.mark.parametrize(("kept", "is_pin"), [(-4096, False), (65535, False), (65536, True)])
+def test_a_pin_keeps_memory(stat: dict[str, Any], kept: int, is_pin: bool) -> None:
+    live = 2 * 65536 + 65536  # a large block, and slabs that are full by half
+    given = made_up.superslab(0, made_up.large(2) + made_up.slab(64, 512, 1024, slots=2))
+    stat["superslabs"] = [{**given, "resident_bytes": live + kept}]
+    assert bool(model.read(stat).pins) == is_pin
+
+
 def test_an_owner_that_others_share_is_named_with_them(stat: dict[str, Any]) -> None:
     owner = stat["threads"][1]
     nothing = {"live_bytes": 0, "slab_bytes": 0}

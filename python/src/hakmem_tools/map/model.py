@@ -20,7 +20,9 @@ from hakmem_tools.common.command import Stat
 SLOT_BYTES = 65536
 SUPERSLAB_BYTES = 32 * SLOT_BYTES
 NEARLY_EMPTY = 0.25
-"""Of its mapped bytes: with less in live blocks a superslab is a pin."""
+"""Of its mapped bytes: with less in live blocks a superslab is a pin, if it keeps memory."""
+LEAST_KEPT_BYTES = SLOT_BYTES
+"""In memory and not live: memory goes back in slots, so with less there is nothing to be had."""
 SCHEMA_VERSION = 1
 USED = ("class", "large", "sampled", "transition")
 """States of slots that somebody holds."""
@@ -202,11 +204,12 @@ def holders(superslab: Superslab, owners: dict[int, str]) -> tuple[str, ...]:
 
 
 def is_pin(superslab: Superslab) -> bool:
-    """Whether it is kept for a few blocks only."""
+    """Whether memory is kept for a few blocks only."""
     return (
         superslab.state == "slots"
         and superslab.used_slots > 0
         and superslab.live_bytes < NEARLY_EMPTY * superslab.virtual_bytes
+        and superslab.resident_bytes - superslab.live_bytes >= LEAST_KEPT_BYTES
     )
 
 

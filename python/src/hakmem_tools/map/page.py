@@ -9,7 +9,8 @@ import json
 from datetime import datetime
 from importlib import resources
 
-from hakmem_tools.map.model import NEARLY_EMPTY, Picture, as_json
+from hakmem_tools.common.text import size
+from hakmem_tools.map.model import LEAST_KEPT_BYTES, NEARLY_EMPTY, Picture, as_json
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -47,7 +48,8 @@ filled as far as its slab is full of live blocks.</p>
 <aside><table><tbody id="summary"></tbody></table><ul id="legend"></ul></aside>
 </main>
 <h2>What keeps superslabs that are nearly empty</h2>
-<p>Less than {percent:.0%} of each is live. It could go back to the system if these blocks went.</p>
+<p>Less than {percent:.0%} of each is live, and {least} or more is in memory besides. It could go back to the system
+if these blocks went.</p>
 <p id="nopins">There are none.</p>
 <table><thead><tr><th>superslab<th>live<th>resident<th>blocks<th>call sites</tr></thead>
 <tbody id="pins"></tbody></table>
@@ -72,6 +74,7 @@ def render(picture: Picture) -> str:
         title=html.escape(f"hakmem map: {process['name']} (pid {process['pid']})"),
         taken=html.escape(f"{moment:%Y-%m-%d %H:%M:%S}, hakmem {process['hakmem_version']}"),
         percent=NEARLY_EMPTY,
+        least=size(LEAST_KEPT_BYTES),
         data=embedded(as_json(picture)),
         script=resources.files(__package__).joinpath("page.js").read_text(encoding="utf-8"),
     )
