@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -216,9 +217,11 @@ def read_until(terminal: int, wanted: str, seconds: float = 120) -> str:
     return seen
 
 
-@pytest.mark.parametrize("key", ["q", "\x03"])
-def test_the_screen_on_a_terminal(server: int, key: str) -> None:
-    """A terminal of 80 columns: the figures come, another view does, q or Ctrl-C ends it and puts the terminal back."""
+@pytest.mark.parametrize(
+    ("end", "status"), [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_the_screen_on_a_terminal(server: int, end: str | signal.Signals, status: int) -> None:
+    """80 columns: the figures come, another view does, keys or signals end it and put the terminal back."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with subprocess.Popen(
@@ -234,9 +237,14 @@ def test_the_screen_on_a_terminal(server: int, key: str) -> None:
             read_until(ours, "GROWTH/s")
             os.write(ours, b"2")
             read_until(ours, "worker-2")
-            os.write(ours, key.encode())
-            assert "\x1b[?1049l" in read_until(ours, "\x1b[?1049l")  # the screen from before
-            assert running.wait(60) == 0
+            if isinstance(end, str):
+                os.write(ours, end.encode())
+            else:
+                running.send_signal(end)
+            seen = read_until(ours, "\x1b[?1049l")  # the screen from before
+            for mode in ("\x1b[?1000l", "\x1b[?25h"):  # no mouse, the cursor
+                seen = seen if mode in seen else seen + read_until(ours, mode)
+            assert running.wait(60) == status
         finally:
             running.kill()
             os.close(ours)

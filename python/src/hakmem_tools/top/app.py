@@ -6,6 +6,7 @@ has come back: a slow look never makes a queue. Who uses it: cli.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -29,6 +30,8 @@ from hakmem_tools.top.frame import Frame
 from hakmem_tools.top.views import VIEWS, Order, View
 
 Look = Callable[[], Stat]
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 HELP = """\
 Views
@@ -321,6 +324,17 @@ class TopApp(App[None]):
         self.delay, self.looks = delay, looks
         self.start_view, self.start_order = view, order
         self.found = found
+
+    def on_load(self) -> None:
+        """Before the terminal is changed: what ends us changes it back."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.end_by, number)
+
+    def end_by(self, number: int) -> None:
+        """Ends with the status that shells give to what a signal has ended."""
+        self.exit(return_code=128 + number)
 
     def on_mount(self) -> None:
         if self.pid is None:
