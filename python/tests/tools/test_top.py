@@ -191,6 +191,10 @@ exit 1"""
         (["--view", "nothing", "--once", "1"], "no view nothing; there are classes"),
         (["-o", "NOTHING", "--once", "1"], "no column NOTHING"),
         (["4711"], "needs a terminal"),
+        (["-b", "-d", "inf", "1"], "should be less than or equal to 86400"),
+        (["-b", "-d", "1e12", "1"], "less than or equal to 86400"),
+        (["-b", "-d", "nan", "1"], "Invalid value for '-d'"),
+        (["--once", "-p", "1", "2"], "one process at a time: 2 or -p 1"),
     ],
 )
 def test_wrong_usage_says_what_to_do(
@@ -338,8 +342,11 @@ def test_the_delay_can_be_changed() -> None:
         await wait(pilot, has(app, "hakmem top - "))
         await pilot.press("s", *"0.1", "enter")
         await wait(pilot, lambda: source.taken >= 4)
-        await pilot.press("d", *"x", "enter")
-        await wait(pilot, has(app, "the delay is a number"))
+        for wrong in ("x", "inf", "nan"):
+            await pilot.press("d", *wrong, "enter")
+            await wait(pilot, has(app, "the delay is a number"))
+            await pilot.press("s", *"0.2", "enter")
+            await wait(pilot, has(app, "1-7 views"))
 
     source = Source(support.recorded())
     run(source, steps)

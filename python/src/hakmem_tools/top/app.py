@@ -224,8 +224,9 @@ class Watch(Screen[None]):
             seconds = float(event.value) if event.value.strip() else self.seconds
         except ValueError:
             seconds = 0
-        self.message = "" if seconds >= 0.1 else "the delay is a number of seconds, 0.1 at least"
-        self.seconds = seconds if seconds >= 0.1 else self.seconds
+        is_good = 0.1 <= seconds <= 86400  # and a number
+        self.message = "" if is_good else "the delay is a number of seconds, 0.1 at least"
+        self.seconds = seconds if is_good else self.seconds
         self.close_delay()
         self.wake.set()
         self.draw()

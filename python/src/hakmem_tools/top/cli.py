@@ -27,6 +27,8 @@ EPILOG = cli.examples(
     "watch it.",
 )
 
+MOST_SECONDS = 86400
+
 
 def source(pid: int) -> Callable[[], Stat]:
     """What looks at the process once."""
@@ -72,7 +74,10 @@ def top(
         int | None, typer.Option("-p", metavar="PID", min=1, help="The same, as top has it.")
     ] = None,
     delay: Annotated[
-        float, typer.Option("-d", "--delay", metavar="SECS", min=0.1, help="Between two looks.")
+        float,
+        typer.Option(
+            "-d", "--delay", metavar="SECS", min=0.1, max=MOST_SECONDS, help="Between two looks."
+        ),
     ] = 2.0,
     is_batch: Annotated[
         bool, typer.Option("-b", "--batch", help="Print pages instead of a screen.")
@@ -97,6 +102,8 @@ def top(
         raise ToolError(f"no view {view_name}; there are {', '.join(BY_NAME)}", USAGE)
     view = BY_NAME[view_name]
     order = order_of(view, sort)
+    if pid is not None and pid_option not in (None, pid):
+        raise ToolError(f"one process at a time: {pid} or -p {pid_option}", USAGE)
     chosen = pid if pid is not None else pid_option
     if is_batch or once:
         if chosen is None:
