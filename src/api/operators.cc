@@ -4,8 +4,9 @@
 //
 // In libhakmem.so everything of the C++ runtime is a weak reference (HAK_CXX_WEAK), so that C
 // programs need no libstdc++; in a C++ program libstdc++ (or libc++) is there and the references
-// find it. The static library has ordinary references: only programs that use the operators pull
-// this member in.
+// find it. To a C program it may come later, with a library that is loaded at run time (python3
+// with a module in C++): then it is looked for when an allocation has failed. The static library
+// has ordinary references: only programs that use the operators pull this member in.
 //
 // A program may replace some of them, and the standard says which others then call its own: new[]
 // calls new, nothrow forms those that throw, delete[] and the forms with a size delete. So what
@@ -13,6 +14,7 @@
 // linker from binding it within the library). All are weak: the compiler does not take them for
 // what they are here, and a program that has its own may be linked with the static library.
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 extern "C" {
@@ -24,6 +26,7 @@ void *__alloc_token_malloc(std::size_t size, std::size_t token);
 void *__alloc_token_memalign(std::size_t alignment, std::size_t size, std::size_t token);
 void *hak_operator_new(std::size_t size, void *(*failed)(std::size_t size));
 [[noreturn]] void hak_os_die(const char *text);
+std::uintptr_t hak_os_find_function(const char *name, const char *not_beside);
 // The hardened library's: they know which operator calls. See operators_hardened.c.
 void *hak_hardened_new(std::size_t size, int array) noexcept;
 void *hak_hardened_new_aligned(std::size_t size, std::size_t alignment, int array) noexcept;
@@ -46,19 +49,56 @@ __asm__(".weak __gxx_personality_v0, __cxa_begin_catch, __cxa_end_catch, _Unwind
         ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv, _ZSt9terminatev");
 extern "C" std::new_handler operators_get_handler() __asm__("_ZSt15get_new_handlerv")
     __attribute__((weak));
-extern "C" [[noreturn]] void operators_throw() __asm__("_ZSt17__throw_bad_allocv")
-    __attribute__((weak));
+extern "C" void operators_throw() __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+extern "C" void operators_personality() __asm__("__gxx_personality_v0") __attribute__((weak));
+
+// Not in a library that has hakmem_malloc: its operators are these.
+template <class function> static function *operators_find(const char *name)
+{
+    return reinterpret_cast<function *>(hak_os_find_function(name, "hakmem_malloc"));
+}
+
+template <class function>
+static function *operators_find_unless_bound(function *bound, const char *name)
+{
+    return bound != nullptr ? bound : operators_find<function>(name);
+}
 
 static std::new_handler operators_handler()
 {
-    return operators_get_handler != nullptr ? operators_get_handler() : nullptr;
+    auto *get = operators_find_unless_bound(operators_get_handler, "_ZSt15get_new_handlerv");
+    return get != nullptr ? get() : nullptr;
 }
 
 [[noreturn]] static void operators_fail()
 {
-    if (operators_throw != nullptr)
-        operators_throw();
+    auto *fail = operators_find_unless_bound(operators_throw, "_ZSt17__throw_bad_allocv");
+    if (fail != nullptr)
+        fail();
     hak_os_die("operator new: out of memory, and no C++ runtime to throw std::bad_alloc");
+}
+
+// Where there was no runtime when this library was loaded, whatever is thrown goes through it:
+// nothing is caught. Then a form that does not throw is the runtime's own, which calls the one here
+// that does. False: there is none.
+static bool operators_try_catching(std::size_t size, std::size_t alignment, bool array, void **out)
+{
+    using form = void *(std::size_t, const std::nothrow_t &);
+    using form_aligned = void *(std::size_t, std::align_val_t, const std::nothrow_t &);
+    static const std::nothrow_t nothrow{};
+    if (operators_personality != nullptr)
+        return false;
+    if (alignment == 0) {
+        auto *call = operators_find<form>(array ? "_ZnamRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t");
+        if (call != nullptr)
+            *out = call(size, nothrow);
+        return call != nullptr;
+    }
+    auto *call = operators_find<form_aligned>(array ? "_ZnamSt11align_val_tRKSt9nothrow_t"
+                                                    : "_ZnwmSt11align_val_tRKSt9nothrow_t");
+    if (call != nullptr)
+        *out = call(size, static_cast<std::align_val_t>(alignment), nothrow);
+    return call != nullptr;
 }
 #else
 static std::new_handler operators_handler()
@@ -69,6 +109,11 @@ static std::new_handler operators_handler()
 [[noreturn]] static void operators_fail()
 {
     throw std::bad_alloc();
+}
+
+static bool operators_try_catching(std::size_t, std::size_t, bool, void **)
+{
+    return false;
 }
 #endif
 
@@ -101,9 +146,11 @@ __attribute__((noinline, cold)) static void *operators_new_slow_nothrow(std::siz
                                                                         std::size_t alignment,
                                                                         bool array) noexcept
 {
+    void *p = nullptr;
     try {
-        return operators_handler() == nullptr ? nullptr
-                                              : operators_new_slow(size, alignment, array);
+        if (operators_handler() == nullptr || operators_try_catching(size, alignment, array, &p))
+            return p;
+        return operators_new_slow(size, alignment, array);
     } catch (...) {
         return nullptr;
     }

@@ -135,6 +135,11 @@ struct hak_os_redirect {
  * caller at a time. False: the system refuses, or the library is made in an unknown way; some may
  * be changed. */
 bool hak_os_redirect(uintptr_t in, struct hak_os_redirect *functions, unsigned count);
+/* The address of a function of this name in the first loaded library that has it and no function
+ * `not_beside`; also in those whose names only some may see. 0: there is none. Takes a lock of the
+ * loader's. */
+uintptr_t hak_os_find_function(const char *name, const char *not_beside);
+
 /* --- files: for what the program has asked to be written --- */
 
 /* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only.

@@ -15,34 +15,6 @@ struct redirect_search {
     bool done;
 };
 
-/* NOLINTBEGIN(performance-no-int-to-ptr): the loader says where it put the file */
-
-/* The loader of glibc makes these addresses; others leave them as they are in the file. */
-static void *redirect_address(uintptr_t base, uintptr_t value)
-{
-    return (void *)(value < base ? base + value : value);
-}
-
-bool hak_os_read_symbols(const struct dl_phdr_info *info, struct hak_os_symbols *t)
-{
-    *t = (struct hak_os_symbols){.base = info->dlpi_addr};
-    const ElfW(Dyn) *d = NULL;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    for (; d != NULL && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_SYMTAB)
-            t->symbols = redirect_address(t->base, d->d_un.d_ptr);
-        else if (d->d_tag == DT_STRTAB)
-            t->names = redirect_address(t->base, d->d_un.d_ptr);
-        else if (d->d_tag == DT_GNU_HASH)
-            t->hash = redirect_address(t->base, d->d_un.d_ptr);
-    }
-    return t->symbols != NULL && t->names != NULL && t->hash != NULL;
-}
-
-/* NOLINTEND(performance-no-int-to-ptr) */
-
 static bool redirect_has(const struct dl_phdr_info *info, uintptr_t address, int *protection)
 {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -56,31 +28,6 @@ static bool redirect_has(const struct dl_phdr_info *info, uintptr_t address, int
     return false;
 }
 
-static uint32_t redirect_hash(const char *name)
-{
-    uint32_t hash = 5381;
-    for (; *name != 0; name++)
-        hash = hash * 33 + (unsigned char)*name;
-    return hash;
-}
-
-/* The defined function of a name, NULL: there is none. */
-static ElfW(Sym) * redirect_find(const struct hak_os_symbols *t, const char *name)
-{
-    uint32_t buckets = t->hash[0], first = t->hash[1], bloom_words = t->hash[2];
-    const uint32_t *bucket = t->hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
-    const uint32_t *chain = bucket + buckets;
-    uint32_t hash = redirect_hash(name);
-    for (uint32_t i = bucket[hash % buckets]; i >= first; i++) {
-        ElfW(Sym) *s = &t->symbols[i];
-        if ((chain[i - first] | 1) == (hash | 1) && strcmp(t->names + s->st_name, name) == 0)
-            return (s->st_info & 15) == STT_FUNC && s->st_shndx != SHN_UNDEF ? s : NULL;
-        if (chain[i - first] & 1)
-            break;
-    }
-    return NULL;
-}
-
 static bool redirect_protect(const void *at, int protection)
 {
     uintptr_t page = hak_round_down((uintptr_t)at, hak_os_page_bytes());
@@ -91,7 +38,7 @@ static bool redirect_protect(const void *at, int protection)
 static bool redirect_one(const struct dl_phdr_info *info, const struct hak_os_symbols *t,
                          struct hak_os_redirect *f)
 {
-    ElfW(Sym) *s = redirect_find(t, f->name);
+    ElfW(Sym) *s = hak_os_find_symbol(t, f->name);
     int protection = 0;
     if (s == NULL || t->base + s->st_value == f->to)
         return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: the table of symbols of a loaded library (redirect_linux.c). */
+ * os: the table of symbols of a loaded library (symbols_linux.c). */
 #pragma once
 
 #include "os/os.h"
@@ -18,6 +18,9 @@ struct hak_os_symbols {
 
 /* False: the library is made in an unknown way. */
 bool hak_os_read_symbols(const struct dl_phdr_info *info, struct hak_os_symbols *t);
+
+/* The function of this name that others find in the library; NULL: there is none. */
+ElfW(Sym) * hak_os_find_symbol(const struct hak_os_symbols *t, const char *name);
 
 /* Those that the library takes from others come first, from 1 on, and before any that others find
  * in it. */
