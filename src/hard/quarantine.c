@@ -84,7 +84,10 @@ void hak_hard_audit(void)
  * what comes later is not kept. */
 static void quarantine_thread_end(void *value)
 {
-    struct hard_thread *t = value;
+    (void)value; /* who sets keys that are not his may have set this one */
+    struct hard_thread *t = hak_hard_self;
+    if (t == &quarantine_none || t == &quarantine_closed)
+        return;
     hak_heap_notice_fork();
     if (++t->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 2 &&
         pthread_setspecific(quarantine.key, t) == 0)
@@ -100,7 +103,7 @@ static void quarantine_start_locked(void)
     if (quarantine.started)
         return;
     quarantine.started = true;
-    quarantine.has_key = pthread_key_create(&quarantine.key, quarantine_thread_end) == 0;
+    quarantine.has_key = hak_heap_try_make_key(&quarantine.key, quarantine_thread_end);
     unsigned line = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         while (line + 1 < HARD_LINES &&

@@ -10,6 +10,7 @@
 #include "telemetry/prof.h"
 #include "telemetry/telemetry.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* --- fast paths --- */
@@ -212,6 +213,11 @@ static inline struct hak_heap *hak_heap_self_slow(void)
 }
 
 bool hak_heap_started(void);
+
+/* A key for thread data; `end` is told of the ends of threads that have set it. Never key 0, if
+ * another is to be had: that is what a variable for a key names which nobody has created, and
+ * setting it fails, unless somebody owns that key. False: all are taken. */
+bool hak_heap_try_make_key(pthread_key_t *key, void (*end)(void *value));
 
 /* By the constructor: where slow paths cannot see a fork by themselves (Linux before 4.14)
  * pthread_atfork is told. */

@@ -70,17 +70,21 @@ bool hak_heap_started(void)
     return hak_load_acquire(&start.done); /* ORDER: [start] */
 }
 
-/* Not key 0, if another is to be had: that is what a variable for a key names which nobody has
- * created. Setting it fails, unless somebody owns that key. */
-static void start_make_key_locked(void)
+bool hak_heap_try_make_key(pthread_key_t *key, void (*end)(void *value))
 {
     pthread_key_t first;
-    if (start.has_key || pthread_key_create(&first, start_thread_end) != 0)
-        return;
-    start.key = first;
-    if (first == 0 && pthread_key_create(&start.key, start_thread_end) == 0)
+    if (pthread_key_create(&first, end) != 0)
+        return false;
+    *key = first;
+    if (first == 0 && pthread_key_create(key, end) == 0)
         pthread_key_delete(first);
-    start.has_key = true;
+    return true;
+}
+
+static void start_make_key_locked(void)
+{
+    if (!start.has_key)
+        start.has_key = hak_heap_try_make_key(&start.key, start_thread_end);
 }
 
 /* In the child of a fork musl before 1.2.4 leaves the lock of keys to the thread that had it, and
