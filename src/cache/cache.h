@@ -208,9 +208,10 @@ struct hak_heap {
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
     int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes, few_used_bytes;
-    uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
-    uint8_t spare_wanted;  /* owner; messages taken at a time */
-    uint32_t outbox_bytes; /* owner, as the outbox itself */
+    uint8_t watch_turn;        /* owner: which refill is counted next: hak_sites_is_turn_owner */
+    uint8_t spare_wanted;      /* owner; messages taken at a time */
+    _Atomic(bool) ends_unseen; /* hak_cache_thread_ends_unseen */
+    uint32_t outbox_bytes;     /* owner, as the outbox itself */
     struct hak_meta_free *spare_messages;         /* owner */
     struct hak_meta_free *done_first, *done_last; /* messages to be given back, so many; these
                                                    * three under the heap's lock */
@@ -397,6 +398,9 @@ static inline struct hak_heap *hak_cache_group_heap(struct hak_heap *heap, enum 
 /* The thread ends. A small heap is kept as it is for the next thread that starts, for a while; of
  * others the slabs go to the shared heap first. */
 void hak_cache_thread_end(struct hak_heap *heap);
+/* Nobody will tell of the end of the heap's thread, the calling one. Once another thread begins in
+ * its place, the heap is given back. */
+void hak_cache_thread_ends_unseen(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);

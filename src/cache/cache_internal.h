@@ -14,6 +14,7 @@ struct hak_registry {
     _Atomic(struct hak_heap *) vacant; /* homes: see homes.c */
     _Atomic(uint32_t) last_tag;        /* so many heaps there are */
     _Atomic(unsigned) dead;            /* heaps whose threads a fork left behind */
+    _Atomic(bool) some_end_unseen;     /* there is or was a heap whose thread does */
     char *few_stacks;                  /* of the next guests, so many bytes */
     size_t few_left_bytes;
 };

@@ -12,9 +12,8 @@
 static struct {
     struct hak_lock lock;
     _Atomic(bool) done;
-    pthread_key_t key;
-    bool has_key;
-    bool handles_forks; /* by pthread_atfork */
+    _Atomic(uint32_t) key; /* the heap's, plus 1; 0: none yet, as all were taken */
+    bool handles_forks;    /* by pthread_atfork */
 } start;
 
 /* HAK_UNFORKED in the process that wrote it, 0 in the child of a fork, and FORK_BEING_MENDED while
@@ -83,8 +82,9 @@ bool hak_heap_try_make_key(pthread_key_t *key, void (*end)(void *value))
 
 static void start_make_key_locked(void)
 {
-    if (!start.has_key)
-        start.has_key = hak_heap_try_make_key(&start.key, start_thread_end);
+    pthread_key_t key;
+    if (hak_load_relaxed(&start.key) == 0 && hak_heap_try_make_key(&key, start_thread_end))
+        hak_store_relaxed(&start.key, (uint32_t)key + 1);
 }
 
 /* In the child of a fork musl before 1.2.4 leaves the lock of keys to the thread that had it, and
@@ -132,6 +132,25 @@ static bool start_process(void)
     return done;
 }
 
+/* False: nobody will tell of the end of the calling thread. */
+static bool start_try_set_key(struct hak_heap *heap)
+{
+    uint32_t key = hak_load_relaxed(&start.key);
+    return key != 0 && pthread_setspecific(key - 1, heap) == 0;
+}
+
+/* All keys may have been taken when the process started, and some be free by now. */
+static void start_watch_for_end(struct hak_heap *heap)
+{
+    if (hak_load_relaxed(&start.key) == 0) {
+        hak_lock(&start.lock);
+        start_make_key_locked();
+        hak_unlock(&start.lock);
+    }
+    if (!start_try_set_key(heap))
+        hak_cache_thread_ends_unseen(heap);
+}
+
 HAK_COLD struct hak_heap *hak_heap_open_slow(void)
 {
     hak_heap_notice_fork();
@@ -140,8 +159,8 @@ HAK_COLD struct hak_heap *hak_heap_open_slow(void)
     hak_self = &hak_front_shared; /* what starting calls may allocate */
     struct hak_heap *heap = start_process() ? hak_cache_thread_start() : NULL;
     hak_self = heap != NULL ? &heap->front : &hak_front_none;
-    if (heap != NULL && start.has_key)
-        pthread_setspecific(start.key, heap);
+    if (heap != NULL)
+        start_watch_for_end(heap);
     return heap;
 }
 
@@ -156,8 +175,7 @@ static void start_thread_end(void *value)
     if (heap == NULL)
         return;
     hak_heap_notice_fork();
-    if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 &&
-        pthread_setspecific(start.key, heap) == 0)
+    if (++heap->end_rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 && start_try_set_key(heap))
         return;
     hak_self = &hak_front_shared;
     hak_cache_thread_end(heap);
