@@ -7,7 +7,9 @@
  * everybody looks: its free is libc's, not ours. When it frees a block that the program has
  * allocated (modules of php do), libc crashes. So before the first such library is loaded, libc's
  * own table of symbols is told where our functions are: whoever finds libc's malloc from then on
- * has found ours. All other names are bound as deeply as the program wants. Where the table cannot
+ * has found ours. All other names are bound as deeply as the program wants, the C++
+ * operators too: the C++ runtime's are made of malloc and free, which the hardened library then
+ * takes for new and delete. Where the table cannot
  * be changed the flag is dropped.
  *
  * Called by the program in the place of the loader's function. Does nothing in a program that never
@@ -58,6 +60,8 @@ HAK_PUBLIC void *dlopen(const char *file, int mode)
     }
     if ((mode & RTLD_DEEPBIND) && !deepbind_redirect())
         mode &= ~RTLD_DEEPBIND;
+    if (mode & RTLD_DEEPBIND)
+        hak_os_expect_hidden_operators();
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): how POSIX says to get at a function */
     return ((void *(*)(const char *, int))next)(file, mode);
 }

@@ -54,7 +54,8 @@ static int operators_look(struct dl_phdr_info *info, size_t size, void *found)
 
 bool hak_os_has_hidden_operators(void)
 {
-    bool found = false;
-    dl_iterate_phdr(operators_look, &found);
+    bool found = hak_load_relaxed(&hak_os_operators_expected);
+    if (!found)
+        dl_iterate_phdr(operators_look, &found);
     return found;
 }

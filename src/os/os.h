@@ -139,6 +139,9 @@ bool hak_os_redirect(uintptr_t in, struct hak_os_redirect *functions, unsigned c
  * `not_beside`; also in those whose names only some may see. 0: there is none. Takes a lock of the
  * loader's. */
 uintptr_t hak_os_find_function(const char *name, const char *not_beside);
+/* A library will be loaded that finds the C++ runtime's operators before anybody else's:
+ * hak_os_has_hidden_operators is true from now on. */
+void hak_os_expect_hidden_operators(void);
 
 /* --- files: for what the program has asked to be written --- */
 

@@ -71,3 +71,10 @@ bool hak_os_redirect(uintptr_t in, struct hak_os_redirect *functions, unsigned c
     dl_iterate_phdr(redirect_look, &search);
     return search.done;
 }
+
+_Atomic(bool) hak_os_operators_expected;
+
+void hak_os_expect_hidden_operators(void)
+{
+    hak_store_relaxed(&hak_os_operators_expected, true);
+}

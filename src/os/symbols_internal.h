@@ -28,3 +28,6 @@ static inline uint32_t hak_os_symbols_end_of_undefined(const struct hak_os_symbo
 {
     return t->hash[1];
 }
+
+/* hak_os_expect_hidden_operators was called. */
+extern HAK_HIDDEN _Atomic(bool) hak_os_operators_expected;
