@@ -34,6 +34,7 @@ struct hak_explanation {
     /* UINT64_MAX: not known. */
     uint64_t live_bytes, held_bytes, kept_bytes, limit_bytes, mapped_bytes;
     uint64_t address_space_bytes; /* that the process has mapped */
+    uint64_t mappings;            /* that it has */
     bool is_live;                 /* it still runs, on this machine */
 };
 

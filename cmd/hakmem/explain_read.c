@@ -73,6 +73,7 @@ static void explain_read_state(struct hak_explanation *e, struct hak_image *imag
         s->pool.retired_now * HAK_SUPERSLAB_BYTES + s->pool.empty_slots_now * HAK_SLOT_BYTES;
     e->mapped_bytes = hak_load_relaxed(&hak_pool.mapped_now) * HAK_SUPERSLAB_BYTES;
     e->limit_bytes = limit == 0 ? UINT64_MAX : limit * HAK_SUPERSLAB_BYTES;
+    e->mappings = image->remote->count;
     e->address_space_bytes = 0;
     for (size_t i = 0; i < image->remote->count; i++)
         e->address_space_bytes += image->remote->mappings[i].end - image->remote->mappings[i].start;
@@ -207,8 +208,10 @@ static bool explain_understand(struct hak_explanation *e, const struct hak_value
     if (last == NULL || last->kind != HAK_VALUE_ARRAY)
         return false;
     const char *name = hak_value_string(root, "process.name");
-    *e = (struct hak_explanation){
-        .address_space_bytes = UINT64_MAX, .mapped_bytes = UINT64_MAX, .kept_bytes = UINT64_MAX};
+    *e = (struct hak_explanation){.address_space_bytes = UINT64_MAX,
+                                  .mappings = UINT64_MAX,
+                                  .mapped_bytes = UINT64_MAX,
+                                  .kept_bytes = UINT64_MAX};
     e->who = name != NULL ? hak_format("%s (from %s)", name, path) : hak_format("%s", path);
     for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++) {
         char where[32];

@@ -92,12 +92,6 @@ static void explain_no_heap(struct explain_answer *a)
 
 /* --- the system refused --- */
 
-/* Of two the one that is known; what was recorded then before what holds now. */
-static uint64_t explain_then_or_now(uint64_t then, bool is_live, uint64_t now)
-{
-    return KNOWN(then) || !is_live ? then : now;
-}
-
 static bool explain_address_space(struct explain_answer *a, const struct hak_explained *x,
                                   const struct hak_explanation *e)
 {
@@ -124,11 +118,16 @@ static bool explain_mappings(struct explain_answer *a, const struct hak_explaine
                              const struct hak_explanation *e)
 {
     uint64_t most = hak_system_number("/proc/sys/vm/max_map_count");
-    uint64_t have = x->limits.mappings;
-    uint64_t limit = explain_then_or_now(UINT64_MAX, e->is_live, most);
+    bool is_recorded = KNOWN(x->limits.mappings); /* with HAKMEM_TRACE_FAILURES=1 */
+    uint64_t have = is_recorded ? x->limits.mappings : e->mappings;
+    uint64_t limit = e->is_live ? most : UINT64_MAX;
     if (!KNOWN(have))
         return false;
-    explain_add(&a->state, "The process had %" PRIu64 " mappings", have);
+    explain_add(&a->state, "The process %s %" PRIu64 " mappings%s",
+                is_recorded || !e->is_live ? "had" : "has", have,
+                is_recorded  ? ""
+                : e->is_live ? " now"
+                             : " in the end");
     if (have < (KNOWN(limit) ? limit - limit / 20 : 62000))
         return false;
     a->why = hak_format("The system refused memory because the process has as many mappings as "
@@ -202,6 +201,9 @@ static void explain_system(struct explain_answer *a, const struct hak_explained 
     explain_add(&a->fixes,
                 "'hakmem doctor PID' looks at all limits; a sandbox (seccomp) may refuse "
                 "mmap too");
+    if (!KNOWN(x->limits.mappings))
+        explain_add(&a->fixes, "Set HAKMEM_TRACE_FAILURES=1 to have recorded how many mappings "
+                               "there are and how the control group stands when it fails");
 }
 
 static void explain_one(struct explain_answer *a, const struct hak_explained *x,

@@ -64,7 +64,7 @@ static const struct option options[] = {
     {"POLICY", OPTION_TEXT, AT(policy), HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
     {"CGROUP", OPTION_FLAG, AT(cgroup), 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
     {"PERTURB", OPTION_NUMBER, AT(perturb), UINT8_MAX}, /* as glibc's M_PERTURB, whose MALLOC_PERTURB_ is read as well: blocks are filled with the complement of this number when they are given out, those up to 64 KiB with the number when they are freed; every call is slow then; not together with PROF, and not in the hardened library; 0: off */
-    {"TRACE_FAILURES", OPTION_FLAG, AT(trace_failures), 1}, /* print the first failed allocation of each reason on stderr */
+    {"TRACE_FAILURES", OPTION_FLAG, AT(trace_failures), 1}, /* print the first failed allocation of each reason on stderr, and where the system refused memory record how many mappings there were and how the control group stood: files of /proc and /sys are opened for that */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, AT(lock_stats), 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_ACQUIRE]), 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
     {"SS_FREE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_FREE]), 1}, /* debug build only: a line [SS_FREE] for each slot given back */

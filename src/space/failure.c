@@ -150,9 +150,14 @@ static void failure_print(const struct hak_failure *f)
     hak_os_write_stderr(line, (size_t)(text.at - line));
 }
 
-/* How the system stands, or stood within the last second. */
+/* How the system stands, or stood within the last second. All but RLIMIT_AS is in files, and a
+ * filter of system calls may end a process that opens one where malloc was to return NULL: they are
+ * looked at only if somebody has asked for failures to be traced. */
 static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
 {
+    if (!hak_load_relaxed(&hak_failures.trace))
+        return (struct hak_os_limits){hak_os_address_space_limit(), UINT64_MAX, UINT64_MAX,
+                                      UINT64_MAX};
     if (now_ns >= hak_failures.limits_until_ns) {
         hak_os_limits(&hak_failures.limits);
         hak_failures.limits_until_ns = now_ns + LIMITS_AGE_NS;
