@@ -301,20 +301,27 @@ static void policy_add_bins(struct hak_evidence *e)
     }
 }
 
+/* What is written, under the lock. Not on the stack: the process may end on the small one of a
+ * signal handler. */
+static struct {
+    struct hak_evidence run, all;
+    struct hak_policy_snapshot snapshot;
+} policy_end HAK_RARELY_USED;
+
 /* The file may have been written by others since this process read it. */
-static int policy_add_to_file(const struct hak_evidence *run)
+static int policy_add_to_file(void)
 {
     void *text;
-    struct hak_evidence all = {0};
-    int error = policy_read(policy.file, &all);
+    policy_end.all = (struct hak_evidence){0};
+    int error = policy_read(policy.file, &policy_end.all);
     if (error != 0 && error != ENOENT)
         return error < 0 ? EINVAL : error;
-    hak_evidence_add(&all, run);
+    hak_evidence_add(&policy_end.all, &policy_end.run);
     error = hak_os_map(HAK_POLICY_FILE_MOST, &text);
     if (error != 0)
         return error;
     policy_sites.count = hak_sites_merge(policy_sites.rule, policy_sites.count, HAK_SITE_RULES);
-    size_t length = hak_policy_print(&all, text, HAK_POLICY_FILE_MOST);
+    size_t length = hak_policy_print(&policy_end.all, text, HAK_POLICY_FILE_MOST);
     length += hak_policy_print_sites(policy_sites.rule, policy_sites.count, (char *)text + length,
                                      HAK_POLICY_FILE_MOST - length);
     error = hak_os_write_file(policy.file, text, length);
@@ -324,16 +331,15 @@ static int policy_add_to_file(const struct hak_evidence *run)
 
 static int policy_write_locked(bool at_end)
 {
-    struct hak_policy_snapshot s;
     struct hak_policy_state *state = &policy_state;
-    snapshot_take(&s, hak_os_now_ns());
+    snapshot_take(&policy_end.snapshot, hak_os_now_ns());
     if (at_end)
-        hak_policy_end(state, &s);
-    struct hak_evidence run = state->learned;
-    if (at_end ? run.runs == 0 : run.ticks == 0)
+        hak_policy_end(state, &policy_end.snapshot);
+    if (at_end ? state->learned.runs == 0 : state->learned.ticks == 0)
         return 0;
-    policy_add_bins(&run);
-    int error = policy_add_to_file(&run);
+    policy_end.run = state->learned;
+    policy_add_bins(&policy_end.run);
+    int error = policy_add_to_file();
     if (error != 0)
         return error;
     state->learned = (struct hak_evidence){0}; /* it is in the file */
@@ -352,10 +358,22 @@ const char *hak_policy_file(void)
     return policy.file;
 }
 
+/* False: a signal handler asks that has interrupted a tick, and the lock is held below it. */
+static bool policy_lock(void)
+{
+    if (hak_lock_is_mine(&policy.lock))
+        return false;
+    hak_lock(&policy.lock);
+    return true;
+}
+
 int hak_policy_write(bool at_end)
 {
-    hak_lock(&policy.lock);
-    int error = policy_learns() ? policy_write_locked(at_end) : 0;
+    if (!policy_learns())
+        return 0;
+    if (!policy_lock())
+        return EDEADLK;
+    int error = policy_write_locked(at_end);
     hak_unlock(&policy.lock);
     return error;
 }
@@ -367,17 +385,20 @@ void hak_policy_fork_child(void)
         policy_state.mode = HAK_POLICY_FROZEN;
 }
 
+/* What the interrupted tick is changing is figures alone. */
 void hak_policy_summary(struct hak_policy_summary *out)
 {
-    hak_lock(&policy.lock);
+    bool locked = policy_lock();
     hak_policy_summarize(&policy_state, out);
-    hak_unlock(&policy.lock);
+    if (locked)
+        hak_unlock(&policy.lock);
 }
 
 void hak_policy_explain_any(struct hak_text *text, const char *before, const char *after,
                             const char *between)
 {
-    hak_lock(&policy.lock);
+    bool locked = policy_lock();
     hak_policy_explain(&policy_state, text, before, after, between);
-    hak_unlock(&policy.lock);
+    if (locked)
+        hak_unlock(&policy.lock);
 }

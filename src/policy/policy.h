@@ -219,7 +219,7 @@ int hak_policy_start(const struct hak_policy_config *config);
 /* Slow paths call it now and then, with no lock held. */
 void hak_policy_tick_any(void);
 /* Adds what this run has learned to the file: what was watched so far, or at its end also what it
- * has cost. Returns 0 or an errno. */
+ * has cost. Returns 0 or an errno; EDEADLK in a signal handler that has interrupted a tick. */
 int hak_policy_write(bool at_end);
 /* Where to; NULL: nothing is learned, and hak_policy_write does nothing. */
 const char *hak_policy_file(void);

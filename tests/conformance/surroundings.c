@@ -7,10 +7,12 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "conformance/support/child.h"
@@ -81,6 +83,45 @@ static void a_refused_malloc_opens_no_file(void **state)
     CHECK(child_exited(&child, 0), "%s", child_describe(&child));
 }
 
+/* --- the end in a signal handler --- */
+
+static void end_process(int signal_number)
+{
+    (void)signal_number;
+    exit(7);
+}
+
+/* Whatever looks for a control group at a tick opens a file, and is interrupted there. */
+static int case_end_at_a_tick(void)
+{
+    enum { BLOCKS = 4000, SECONDS = 4 };
+    static const unsigned open_a_file[] = {SYS_openat};
+    static void *blocks[BLOCKS];
+    struct sigaction action = {.sa_handler = end_process};
+    time_t end = time(NULL) + SECONDS;
+    sigaction(SIGSYS, &action, NULL);
+    if (!forbid(open_a_file, 1, SECCOMP_RET_TRAP))
+        return CHILD_SKIP;
+    for (size_t i = 0; i < BLOCKS; i++)
+        memset(my_malloc(KIB(40)), 1, KIB(40));
+    while (time(NULL) < end) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            my_free(blocks[i]);
+            blocks[i] = my_malloc(100 + i * 10);
+        }
+    }
+    return CHILD_SKIP; /* no file was opened */
+}
+
+static void a_process_may_end_in_a_handler_that_interrupts_a_tick(void **state)
+{
+    (void)state;
+    run_case("end_at_a_tick", NULL, NULL);
+    CHECK(child_exited(&child, 7), "%s", child_describe(&child));
+    run_case("end_at_a_tick", "HAKMEM_STATS=1", NULL);
+    CHECK(child_exited(&child, 7), "%s", child_describe(&child));
+}
+
 /* --- all --- */
 
 #define CASE(name) {#name, case_##name}
@@ -89,6 +130,7 @@ static const struct {
     int (*run)(void);
 } cases[] = {
     CASE(fail_where_no_file_may_be_opened),
+    CASE(end_at_a_tick),
 };
 
 int main(int argc, char **argv)
@@ -99,6 +141,7 @@ int main(int argc, char **argv)
             return cases[i].run();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_malloc_opens_no_file),
+        cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
     };
     return RUN_TESTS(tests);
 }
