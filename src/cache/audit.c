@@ -12,10 +12,13 @@
 #define AUDIT_MOST_BLOCKS 2048u /* more than both have */
 struct audit_bins {
     void *const *blocks, *const *metered;
-    unsigned count, metered_count;
+    unsigned count; /* of the bin's */
     unsigned places_mask;
     uint16_t seen[AUDIT_MOST_BLOCKS * 2];
 };
+/* Not on the stack: the process may end on the small one of a signal handler. It ends once, in one
+ * thread. */
+static struct audit_bins audit_bins HAK_RARELY_USED;
 
 static const void *audit_block(const struct audit_bins *b, unsigned number)
 {
@@ -56,21 +59,22 @@ static void audit_in_slab_locked(const struct hak_heap *heap, unsigned cls, cons
 
 static void audit_class_locked(struct hak_heap *heap, unsigned cls, hak_cache_look *look)
 {
-    struct audit_bins b;
-    b.count = hak_bin_blocks(heap, cls);
-    b.metered_count = hak_metered_blocks(heap, cls);
-    unsigned all = (unsigned)hak_min(b.count + b.metered_count, AUDIT_MOST_BLOCKS);
+    struct audit_bins *b = &audit_bins;
+    unsigned count = hak_bin_blocks(heap, cls);
+    unsigned metered_count = hak_metered_blocks(heap, cls);
+    unsigned all = (unsigned)hak_min(count + metered_count, AUDIT_MOST_BLOCKS);
     if (all == 0)
         return;
-    b.blocks = heap->classes[cls].stack + 1;
-    b.metered = b.metered_count == 0 ? NULL : hak_metered_stack(heap->front.meter, cls) + 1;
-    b.places_mask = (2u << hak_log2_ceil(all)) - 1;
-    memset(b.seen, 0, (b.places_mask + 1) * sizeof b.seen[0]);
+    b->count = count;
+    b->blocks = heap->classes[cls].stack + 1;
+    b->metered = metered_count == 0 ? NULL : hak_metered_stack(heap->front.meter, cls) + 1;
+    b->places_mask = (2u << hak_log2_ceil(all)) - 1;
+    memset(b->seen, 0, (b->places_mask + 1) * sizeof b->seen[0]);
     for (unsigned i = 0; i < all; i++) {
-        audit_note(&b, i, cls);
-        audit_in_slab_locked(heap, cls, audit_block(&b, i));
+        audit_note(b, i, cls);
+        audit_in_slab_locked(heap, cls, audit_block(b, i));
         if (look != NULL)
-            look(audit_block(&b, i), cls);
+            look(audit_block(b, i), cls);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -122,6 +123,38 @@ static void a_process_may_end_in_a_handler_that_interrupts_a_tick(void **state)
     CHECK(child_exited(&child, 7), "%s", child_describe(&child));
 }
 
+/* The alternate stack has what SIGSTKSZ was for thirty years, and nothing lies below it. */
+static int case_end_on_a_small_stack(void)
+{
+    static void *blocks[3000];
+    struct sigaction action = {.sa_handler = end_process, .sa_flags = SA_ONSTACK};
+    size_t bytes = (size_t)sysconf(_SC_MINSIGSTKSZ) > KIB(4) ? KIB(16) : KIB(8);
+    char *memory = mmap(NULL, KIB(128), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory + KIB(64), bytes, PROT_READ | PROT_WRITE) != 0)
+        return CHILD_SKIP;
+    stack_t stack = {.ss_sp = memory + KIB(64), .ss_size = bytes};
+    if (sigaltstack(&stack, NULL) != 0)
+        return CHILD_SKIP;
+    sigaction(SIGUSR1, &action, NULL);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        blocks[i] = my_malloc(20 + i % 300);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        my_free(blocks[i]);
+    raise(SIGUSR1);
+    return 1;
+}
+
+static void a_process_may_end_on_a_small_stack(void **state)
+{
+    (void)state;
+    static char *const with[] = {NULL, "HAKMEM_STATS=1", "HAKMEM_POLICY=learn:/dev/null/none",
+                                 "HAKMEM_SHARED_POOL_LOCK_STATS=1"};
+    for (size_t i = 0; i < COUNT_OF(with); i++) {
+        run_case("end_on_a_small_stack", with[i], NULL);
+        CHECK(child_exited(&child, 7), "%s", child_describe(&child));
+    }
+}
+
 /* --- all --- */
 
 #define CASE(name) {#name, case_##name}
@@ -131,6 +164,7 @@ static const struct {
 } cases[] = {
     CASE(fail_where_no_file_may_be_opened),
     CASE(end_at_a_tick),
+    CASE(end_on_a_small_stack),
 };
 
 int main(int argc, char **argv)
@@ -142,6 +176,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_malloc_opens_no_file),
         cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
+        cmocka_unit_test(a_process_may_end_on_a_small_stack),
     };
     return RUN_TESTS(tests);
 }
