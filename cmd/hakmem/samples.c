@@ -70,7 +70,7 @@ static void samples_print_mappings(const struct hak_mapping *m, size_t count)
 
 static void samples_print(const struct hak_remote *r)
 {
-    if (!hak_prof_write_sites(STDOUT_FILENO, (uint64_t)r->pid))
+    if (hak_prof_write_sites(STDOUT_FILENO, (uint64_t)r->pid) != 0)
         hak_die(HAK_EXIT_OUTPUT, "samples: the profile could not be written");
     (void)puts("mappings");
     if (r->is_core && r->file_count != 0)

@@ -52,7 +52,7 @@ static void setting_put(const struct setting *s, uint64_t value)
     if (s->value == &hak_options.superslab_max_memory_mb)
         hak_options.trim_threshold_bytes = 0; /* mallopt's word is not the last any more */
     if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
-        hak_os_keep_stderr();
+        hak_os_keep_stderr(); /* once */
     hak_options_apply_limits();
 }
 

@@ -24,26 +24,6 @@ size_t hak_os_read(int file, char *buffer, size_t bytes)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* 0 or an errno. */
-static int file_write_all(int file, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        long written = hak_syscall6(SYS_write, file, (long)text, (long)bytes, 0, 0, 0);
-        if (written == -EINTR)
-            continue;
-        if (written <= 0)
-            return written == 0 ? EIO : (int)-written;
-        text += written;
-        bytes -= (size_t)written;
-    }
-    return 0;
-}
-
-bool hak_os_write(int file, const char *text, size_t bytes)
-{
-    return file_write_all(file, text, bytes) == 0;
-}
-
 void hak_os_close(int file)
 {
     hak_syscall6(SYS_close, file, 0, 0, 0, 0, 0);
@@ -83,7 +63,7 @@ int hak_os_write_file(const char *path, const char *text, size_t bytes)
                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666, 0, 0);
     if (file < 0)
         return -file;
-    int error = file_write_all(file, text, bytes);
+    int error = hak_os_write(file, text, bytes);
     hak_os_close(file);
     if (error == 0)
         error =

@@ -5,12 +5,10 @@
 #include "os/syscall_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MISC_PROCESSORS_MOST 8192 /* with more the call is refused */
 
@@ -61,30 +59,6 @@ uint64_t hak_os_random(void)
     value = (uint64_t)(uintptr_t)&value ^ (hak_os_now_ns() << 20);
     value *= 0x9e3779b97f4a7c15u;
     return value ^ (value >> 29);
-}
-
-static int misc_stderr = STDERR_FILENO;
-
-void hak_os_keep_stderr(void)
-{
-    enum { ABOVE_THE_PROGRAMS_OWN = 700 };
-    long kept =
-        hak_syscall6(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, ABOVE_THE_PROGRAMS_OWN, 0, 0, 0);
-    if (kept > 0)
-        misc_stderr = (int)kept;
-}
-
-void hak_os_write_stderr(const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        long written = hak_syscall6(SYS_write, misc_stderr, (long)text, (long)bytes, 0, 0, 0);
-        if (written == -EINTR)
-            continue;
-        if (written <= 0)
-            return;
-        text += written;
-        bytes -= (size_t)written;
-    }
 }
 
 _Noreturn void hak_os_die(const char *text)

@@ -150,7 +150,8 @@ void hak_os_expect_hidden_operators(void);
 int hak_os_open(const char *path, bool write);
 /* Bytes read; 0 at the end and on errors. */
 size_t hak_os_read(int file, char *buffer, size_t bytes);
-bool hak_os_write(int file, const char *text, size_t bytes);
+/* All of it: 0 or an errno. Never ends the process: SIGPIPE and SIGXFSZ do not come of it. */
+int hak_os_write(int file, const char *text, size_t bytes);
 void hak_os_close(int file);
 uint64_t hak_os_process_id(void);
 /* The program break: where the heap of brk and sbrk ends. */
@@ -236,9 +237,10 @@ void hak_os_sleep_ns(uint64_t ns);
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */
 uint64_t hak_os_random(void);
 /* Keeps a duplicate of stderr for what is written from now on: many programs close theirs before
- * the last destructor runs. Only for a process that has asked for a report at its end. */
+ * the last destructor runs. Only for a process that has asked for a report at its end. Once: what
+ * is stderr then is what is written to, and nothing if there is none. */
 void hak_os_keep_stderr(void);
-/* Writes all of it to stderr as far as that is possible. */
+/* Writes all of it to stderr as far as that is possible, and to no other file. */
 void hak_os_write_stderr(const char *text, size_t bytes);
 /* Ends the process with SIGABRT after "hakmem: " and the text and a newline on stderr. */
 _Noreturn void hak_os_die(const char *text);

@@ -93,9 +93,9 @@ void hak_prof_expand(const char *pattern, char *path);
 /* Writes the profile as text (docs/profiling.md describes it). NULL: to the path that was set.
  * Returns 0 or an errno; ENODATA: it was never started. */
 int hak_prof_write(const char *path);
-/* The profile without what is mapped, to an open file, as that of process `pid`. False: it could
- * not be written. */
-bool hak_prof_write_sites(int file, uint64_t pid);
+/* The profile without what is mapped, to an open file, as that of process `pid`. Returns 0 or an
+ * errno. */
+int hak_prof_write_sites(int file, uint64_t pid);
 /* What was allocated and is not freed, as far as samples tell, by site, the largest first, on
  * stderr. */
 void hak_prof_report_leaks(void);

@@ -11,26 +11,33 @@
 #define LEAK_FRAMES 16u
 
 struct prof_file {
-    int file; /* -1: stderr */
-    bool failed;
+    int file;  /* -1: stderr */
+    int error; /* the first */
     struct hak_text text;
     char buffer[1024];
 };
+
+static void file_write(struct prof_file *f, size_t bytes)
+{
+    int error = hak_os_write(f->file, f->buffer, bytes);
+    if (f->error == 0)
+        f->error = error;
+}
 
 static void file_flush(struct prof_file *f)
 {
     size_t bytes = (size_t)(f->text.at - f->buffer);
     if (f->file < 0)
         hak_os_write_stderr(f->buffer, bytes);
-    else if (!hak_os_write(f->file, f->buffer, bytes))
-        f->failed = true;
+    else
+        file_write(f, bytes);
     hak_text_begin(&f->text, f->buffer, sizeof f->buffer);
 }
 
 static void file_begin(struct prof_file *f, int file)
 {
     f->file = file;
-    f->failed = false;
+    f->error = 0;
     hak_text_begin(&f->text, f->buffer, sizeof f->buffer);
 }
 
@@ -112,7 +119,7 @@ static void file_site(struct prof_file *f, const struct hak_prof_site *s)
     hak_text_string(file_text(f), "\n");
 }
 
-bool hak_prof_write_sites(int file, uint64_t pid)
+int hak_prof_write_sites(int file, uint64_t pid)
 {
     struct prof_file f;
     file_begin(&f, file);
@@ -129,7 +136,7 @@ bool hak_prof_write_sites(int file, uint64_t pid)
             file_site(&f, s);
     }
     file_flush(&f);
-    return !f.failed;
+    return f.error;
 }
 
 /* What is mapped where, as the system says it; nothing without /proc. */
@@ -139,8 +146,7 @@ static void file_mappings(struct prof_file *f)
     file_flush(f);
     int maps = hak_os_open("/proc/self/maps", false);
     for (size_t got; maps >= 0 && (got = hak_os_read(maps, f->buffer, sizeof f->buffer)) != 0;)
-        if (!hak_os_write(f->file, f->buffer, got))
-            f->failed = true;
+        file_write(f, got);
     if (maps >= 0)
         hak_os_close(maps);
 }
@@ -181,12 +187,12 @@ int hak_prof_write(const char *path)
     if (file < 0)
         return -file;
     file_begin(&f, file);
-    f.failed = !hak_prof_write_sites(file, hak_os_process_id());
+    f.error = hak_prof_write_sites(file, hak_os_process_id());
     file_mappings(&f);
     hak_text_string(file_text(&f), "end\n");
     file_flush(&f);
     hak_os_close(file);
-    return f.failed ? EIO : 0;
+    return f.error;
 }
 
 /* --- leaks --- */

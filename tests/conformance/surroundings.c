@@ -5,6 +5,7 @@
  * Runs itself as a child that does one of these things.
  * Run with the library preloaded.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,6 +157,129 @@ static void a_process_may_end_on_a_small_stack(void **state)
     }
 }
 
+/* --- descriptors --- */
+
+static size_t open_files(void)
+{
+    size_t n = 0;
+    for (int i = 0; i < 5000; i++)
+        n += fcntl(i, F_GETFD) >= 0;
+    return n;
+}
+
+static int case_set_options_often(void)
+{
+    int (*ctl)(const char *, uint64_t *, const uint64_t *);
+    *(void **)&ctl = dlsym(RTLD_DEFAULT, "hakmem_ctl");
+    size_t before = open_files();
+    for (uint64_t i = 0; ctl != NULL && i < 500; i++) {
+        uint64_t seconds = 1 + i % 3;
+        ctl("option.superslab_ttl_sec", NULL, &seconds);
+    }
+    return ctl == NULL || open_files() != before;
+}
+
+static void setting_an_option_opens_nothing(void **state)
+{
+    (void)state;
+    run_case("set_options_often", "HAKMEM_STATS=1", NULL);
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
+/* As a daemon does, which then opens files of its own: one gets any number that was free. */
+static char daemon_folder[] = "/tmp/hakmem-surroundings-XXXXXX";
+
+static int case_open_many_files(void)
+{
+    struct rlimit limit = {900, 900};
+    char name[16];
+    if (chdir(getenv("HAK_TEST_FOLDER")) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 1;
+    if (limit.rlim_cur < 900)
+        return CHILD_SKIP;
+    for (int i = 3; i < 1024; i++)
+        close(i);
+    for (int i = 0; i < 800; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (file < 0 || write(file, "DATA\n", 5) != 5)
+            return 1;
+    }
+    return 0;
+}
+
+static void assert_files_are_the_programs_own(void)
+{
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+    for (int i = 0; i < 800; i++) {
+        char name[64];
+        struct stat is;
+        snprintf(name, sizeof name, "%s/%d", daemon_folder, i);
+        assert_int_equal(stat(name, &is), 0);
+        CHECK(is.st_size == 5, "file %d has %ld bytes", i, (long)is.st_size);
+        unlink(name);
+    }
+}
+
+static void close_stderr(void)
+{
+    close(STDERR_FILENO);
+}
+
+static void a_report_goes_to_stderr_and_into_no_file_of_the_program(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(daemon_folder));
+    setenv("HAK_TEST_FOLDER", daemon_folder, 1);
+    run_case("open_many_files", "HAKMEM_STATS=1", NULL);
+    assert_files_are_the_programs_own();
+    CHECK(strstr(child.err, "hakmem: live blocks") != NULL, "%s", child_describe(&child));
+    run_case("open_many_files", "HAKMEM_STATS=1", close_stderr);
+    assert_files_are_the_programs_own();
+    rmdir(daemon_folder);
+}
+
+/* --- writes that a signal would answer --- */
+
+static int case_fail_to_allocate(void)
+{
+    return my_malloc(SIZE_MAX) == NULL ? 0 : 1;
+}
+
+static void no_reader_of_stderr(void)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        _exit(CHILD_EXEC_FAILED);
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+static void no_file_may_grow(void)
+{
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_FSIZE, &none);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+static void nothing_that_is_written_ends_the_process(void **state)
+{
+    (void)state;
+    static char *const with[] = {"HAKMEM_STATS=1", "HAKMEM_TRACE_FAILURES=1", "HAKMEM_STATZ=1"};
+    for (size_t i = 0; i < COUNT_OF(with); i++) {
+        run_case("fail_to_allocate", with[i], no_reader_of_stderr);
+        CHECK(child_exited(&child, 0), "%s: %s", with[i], child_describe(&child));
+    }
+    run_case("fail_to_allocate", "HAKMEM_CONF=prof:1,prof_file:/tmp/hakmem-no-profile",
+             no_file_may_grow);
+    unlink("/tmp/hakmem-no-profile");
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+    run_case("fail_to_allocate", "HAKMEM_POLICY=learn:/tmp/hakmem-none", no_file_may_grow);
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
 /* --- all --- */
 
 #define CASE(name) {#name, case_##name}
@@ -165,6 +290,9 @@ static const struct {
     CASE(fail_where_no_file_may_be_opened),
     CASE(end_at_a_tick),
     CASE(end_on_a_small_stack),
+    CASE(set_options_often),
+    CASE(open_many_files),
+    CASE(fail_to_allocate),
 };
 
 int main(int argc, char **argv)
@@ -177,6 +305,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_refused_malloc_opens_no_file),
         cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
         cmocka_unit_test(a_process_may_end_on_a_small_stack),
+        cmocka_unit_test(setting_an_option_opens_nothing),
+        cmocka_unit_test(a_report_goes_to_stderr_and_into_no_file_of_the_program),
+        cmocka_unit_test(nothing_that_is_written_ends_the_process),
     };
     return RUN_TESTS(tests);
 }
