@@ -130,11 +130,10 @@ static int case_end_on_a_small_stack(void)
 {
     static void *blocks[3000];
     struct sigaction action = {.sa_handler = end_process, .sa_flags = SA_ONSTACK};
-    size_t bytes = (size_t)sysconf(_SC_MINSIGSTKSZ) > KIB(4) ? KIB(16) : KIB(8);
     char *memory = mmap(NULL, KIB(128), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED || mprotect(memory + KIB(64), bytes, PROT_READ | PROT_WRITE) != 0)
+    if (memory == MAP_FAILED || mprotect(memory + KIB(64), KIB(8), PROT_READ | PROT_WRITE) != 0)
         return CHILD_SKIP;
-    stack_t stack = {.ss_sp = memory + KIB(64), .ss_size = bytes};
+    stack_t stack = {.ss_sp = memory + KIB(64), .ss_size = KIB(8)};
     if (sigaltstack(&stack, NULL) != 0)
         return CHILD_SKIP;
     sigaction(SIGUSR1, &action, NULL);
