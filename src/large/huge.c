@@ -5,6 +5,9 @@
  * unmaps it, moving moves pages. Freed ones are retired superslabs of the pool, for whoever needs
  * them next. See large.h. */
 #include "large/large_internal.h"
+#include "space/failure.h"
+
+#include <errno.h>
 
 /* A block's memory of before may be larger by this part of it: that is part of the block. */
 #define OWN_SHARE 4u
@@ -88,15 +91,22 @@ static size_t huge_bytes(size_t size_bytes, size_t align_bytes)
     return full && may_grow && !is_counted ? bytes + HAK_SLOT_BYTES : bytes;
 }
 
-/* A range of at least `bytes` at a place of its own. When the system refuses, with all that was
- * kept given back. */
+/* A range of at least `bytes` at a place of its own. If it is not to be had, with all that was kept
+ * given back; but what can never be had costs those that can nothing. Nor does the limit make
+ * blocks exact: it counts superslabs. */
 static bool huge_try_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w, bool *zero)
 {
     size_t align_superslabs = align <= HAK_SUPERSLAB_BYTES ? 1 : align >> HAK_SUPERSLAB_SHIFT;
     bytes = hak_round_up(bytes, HAK_SLOT_BYTES);
+    if (!hak_space_has_place((bytes + HAK_SUPERSLAB_BYTES - 1) >> HAK_SUPERSLAB_SHIFT,
+                             align_superslabs)) {
+        hak_refused(HAK_FAILURE_EXHAUSTION, ENOSPC, "fresh");
+        return false;
+    }
     if (hak_whole_take(bytes, align_superslabs, how, w, zero) == 0)
         return true;
-    hak_whole_be_exact();
+    if (hak_refused_why() == HAK_FAILURE_MAP)
+        hak_whole_be_exact();
     hak_large_trim();
     return hak_whole_take(bytes, align_superslabs, how, w, zero) == 0;
 }

@@ -61,13 +61,23 @@ int hak_refused(enum hak_failure_reason reason, int error, const char *stage)
     return error;
 }
 
+static enum hak_failure_reason failure_reason(uint64_t word)
+{
+    return (enum hak_failure_reason)(word & hak_low_bits32(FAILURE_REASON_BITS));
+}
+
+enum hak_failure_reason hak_refused_why(void)
+{
+    return failure_reason(hak_load_relaxed(&failure_place()->refusal));
+}
+
 static struct hak_refusal failure_take_last(void)
 {
     struct failure_place *place = failure_place();
     uint64_t word = hak_exchange_relaxed(&place->refusal, (uint64_t)0);
     hak_store_relaxed(&place->thread, (uintptr_t)0);
     return (struct hak_refusal){
-        .reason = (enum hak_failure_reason)(word & hak_low_bits32(FAILURE_REASON_BITS)),
+        .reason = failure_reason(word),
         .error = (int)(word >> FAILURE_REASON_BITS & hak_low_bits32(FAILURE_ERROR_BITS)),
         /* NOLINTNEXTLINE(performance-no-int-to-ptr): where it came from */
         .stage = (const char *)(uintptr_t)(word >> FAILURE_STAGE_SHIFT)};

@@ -22,6 +22,8 @@ enum hak_failure_reason {
 /* The calling thread was refused: `stage` is how far it had come (a constant string). Returns
  * `error`, an errno. Only the last refusal before a record counts. */
 int hak_refused(enum hak_failure_reason reason, int error, const char *stage);
+/* Why the calling thread was refused last. */
+enum hak_failure_reason hak_refused_why(void);
 
 /* Records that a block of `kind` (as in map entries) could not be had because of what hak_refused
  * was told last. The caller holds no lock. */

@@ -88,6 +88,8 @@ int hak_space_start(void);
  * two), maps the first `bytes` bytes of the range, and makes their map entries, records and
  * (with_meta) meta usable. Returns 0 or an errno. */
 int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first);
+/* False: the window has no place for so many, whatever is taken of it. */
+bool hak_space_has_place(size_t count, size_t align);
 /* Takes the `count` superslabs from `first` on, if they are free, and maps nothing. For growth in
  * place. */
 bool hak_space_try_take_at(size_t first, size_t count);

@@ -238,9 +238,14 @@ static int window_take_locked(size_t count, size_t align, size_t bytes, bool wit
     }
 }
 
+bool hak_space_has_place(size_t count, size_t align)
+{
+    return window_align(0, align) + count <= hak_window.superslabs;
+}
+
 int hak_space_take(size_t count, size_t align, size_t bytes, bool with_meta, size_t *first)
 {
-    if (count > hak_window.superslabs) {
+    if (!hak_space_has_place(count, align)) {
         hak_refused(HAK_FAILURE_EXHAUSTION, ENOSPC, "fresh");
         return ENOMEM;
     }

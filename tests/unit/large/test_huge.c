@@ -219,6 +219,28 @@ static void a_refused_mapping_is_tried_again_without_what_is_kept(void **state)
     assert_int_equal(window_bytes(), 7 * MIB);
 }
 
+/* Blocks are cut to size once the system has refused memory, not once somebody has asked for what
+ * can never be had, or for more than the limit. */
+static void only_the_system_makes_blocks_exact(void **state)
+{
+    (void)state;
+    fake_os_set_random(0); /* a window without a multiple of 32 TiB */
+    start();
+    bool zero;
+    release(allocate_plain(3 * MIB));
+    assert_null(hak_large_alloc((size_t)8 << 40, 1, &zero));
+    assert_null(hak_large_alloc(4 * MIB, (size_t)1 << 45, &zero));
+    assert_false(hak_whole_is_exact());
+    assert_int_equal(pool_stats().retired_now, 2); /* nor did that cost what is kept */
+    hak_pool_set_limit(8);
+    assert_null(hak_large_alloc(32 * MIB, 1, &zero));
+    assert_false(hak_whole_is_exact());
+    hak_pool_set_limit(0);
+    fake_os_fail_from(FAKE_MAP_AT, 1, ENOMEM);
+    assert_null(hak_large_alloc(32 * MIB, 1, &zero));
+    assert_true(hak_whole_is_exact());
+}
+
 static void aligned_blocks_are_aligned(void **state)
 {
     (void)state;
@@ -502,6 +524,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_larger_than_all_that_may_be_kept_leaves_what_fits),
     cmocka_unit_test(trim_unmaps_all_of_it),
     cmocka_unit_test(a_refused_mapping_is_tried_again_without_what_is_kept),
+    cmocka_unit_test(only_the_system_makes_blocks_exact),
     cmocka_unit_test(aligned_blocks_are_aligned),
     cmocka_unit_test(a_block_that_cannot_be_unmapped_gives_its_pages_back),
     cmocka_unit_test(a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots),

@@ -40,7 +40,10 @@ static void each_reason_is_said_in_words_and_counted(void **state)
     (void)state;
     fake_os_set_time_ns(100 * SECOND_NS);
     assert_string_equal(failures(), "");
+    hak_refused(HAK_FAILURE_MAP, ENOMEM, "fresh");
+    assert_int_equal(hak_refused_why(), HAK_FAILURE_MAP);
     hak_refused(HAK_FAILURE_EXHAUSTION, ENOMEM, "fresh");
+    assert_int_equal(hak_refused_why(), HAK_FAILURE_EXHAUSTION);
     hak_failure_record(48, 4096, 24);
     fake_os_set_time_ns(103 * SECOND_NS);
     assert_string_equal(failures(),
