@@ -34,18 +34,41 @@ __attribute__((format(printf, 2, 3))) static void explain_add(struct hak_strings
 
 /* --- one reason each --- */
 
-static void explain_threshold(struct explain_answer *a, const struct hak_explained *x)
+/* Of a request that no block can serve, what is too much of it. */
+enum explain_excess { EXPLAIN_PRODUCT, EXPLAIN_SIZE, EXPLAIN_ALIGNMENT };
+
+static enum explain_excess explain_excess(const struct hak_explained *x)
 {
     if (!KNOWN(x->size_bytes))
+        return EXPLAIN_PRODUCT;
+    bool by_alignment =
+        x->size_bytes <= HAK_HUGE_MAX && KNOWN(x->align_bytes) && x->align_bytes > HAK_HUGE_MAX;
+    return by_alignment ? EXPLAIN_ALIGNMENT : EXPLAIN_SIZE;
+}
+
+static void explain_threshold(struct explain_answer *a, const struct hak_explained *x)
+{
+    char b[16];
+    enum explain_excess excess = explain_excess(x);
+    if (excess == EXPLAIN_ALIGNMENT) {
+        a->why = hak_format("The program asked for an alignment of %" PRIu64
+                            " bytes (%s), more than any block can have.",
+                            x->align_bytes, hak_bytes_text(b, x->align_bytes));
+        explain_add(&a->fixes, "Look at how the program computes the alignment, and at the order "
+                               "of the arguments: aligned_alloc and memalign take the alignment "
+                               "first, then the size");
+    } else if (excess == EXPLAIN_PRODUCT) {
         a->why = hak_format("The program asked for more bytes than there are numbers for.");
-    else
+    } else {
         a->why =
             hak_format("The program asked for %" PRIu64 " bytes, more than any block can have.",
                        x->size_bytes);
-    explain_add(&a->fixes,
-                "Look at how the program computes the size: a negative number that became "
-                "unsigned, a product of count and size that is too large, or a length from a "
-                "damaged file");
+    }
+    if (excess != EXPLAIN_ALIGNMENT)
+        explain_add(&a->fixes,
+                    "Look at how the program computes the size: a negative number that became "
+                    "unsigned, a product of count and size that is too large, or a length from a "
+                    "damaged file");
     explain_add(&a->fixes, "To find the place, run it in a debugger and break where malloc returns "
                            "NULL, or set HAKMEM_TRACE_FAILURES=1 to see when it happens");
 }
@@ -233,16 +256,19 @@ static void explain_free(struct explain_answer *a)
 static bool explain_is_same(const struct hak_explained *a, const struct hak_explained *b)
 {
     return a->reason == b->reason && a->window_full == b->window_full && a->no_heap == b->no_heap &&
-           strcmp(a->error, b->error) == 0;
+           strcmp(a->error, b->error) == 0 &&
+           (a->reason != HAK_FAILURE_THRESHOLD || explain_excess(a) == explain_excess(b));
 }
 
 static void explain_print_sizes(const struct hak_explanation *e, size_t first, size_t end)
 {
-    char b[16];
+    char a[16], b[16];
     for (size_t i = first; i < end; i++) {
         const struct hak_explained *x = &e->last[i];
-        (void)printf("  %s%s", KNOWN(x->size_bytes) ? hak_bytes_text(b, x->size_bytes) : "too much",
-                     x->align_bytes > 16 ? " aligned" : "");
+        bool aligned = KNOWN(x->align_bytes) && x->align_bytes > 16;
+        (void)printf(
+            "  %s%s%s", KNOWN(x->size_bytes) ? hak_bytes_text(a, x->size_bytes) : "too much",
+            aligned ? ", aligned to " : "", aligned ? hak_bytes_text(b, x->align_bytes) : "");
         if (KNOWN(x->class_bytes))
             (void)printf(", in the size class of %" PRIu64, x->class_bytes);
         else if (x->reason != HAK_FAILURE_THRESHOLD && x->kind[0] != '\0')

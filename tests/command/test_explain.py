@@ -29,8 +29,13 @@ int main(int argc, char **argv)
     int (*stats)(char *, size_t);
     *(void **)&stats = dlsym(RTLD_DEFAULT, "hakmem_stats_json");
     volatile size_t size = strtoull(argv[1], NULL, 0);
-    for (int i = 0; i < 100000 && malloc(size) != NULL; i++)
+    void *volatile block;
+    for (int i = 0; i < 100000 && (block = malloc(size)) != NULL; i++)
         ;
+    if (getenv("MORE") != NULL) {
+        block = calloc(size, 4);
+        block = aligned_alloc((size_t)1 << 50, 64);
+    }
     stats(text, sizeof text);
     write(1, text, strlen(text) + 1);
     if (argc > 2)
@@ -120,6 +125,19 @@ class TestReasons(ExplainCase):
         process, stats = self.failing((1 << 63) + 5)
         self.everywhere(process, stats, "threshold", "more than any block can have",
                         "how the program computes the size")
+
+    def test_what_is_too_much(self) -> None:
+        """A size, a product of two, an alignment: each is told by itself, and to blame alone."""
+        process, stats = self.failing((1 << 63) + 5, env={"MORE": "1"})
+        self.everywhere(process, stats, "threshold", r"an alignment of 1125899906842624 bytes \(1\.0 PiB\), more than any",
+                        "how the program computes the alignment")
+        text, answer = self.explain(process.pid)
+        size, product, alignment = answer["failures"]
+        self.assertRegex(size["why"], "asked for 9223372036854775813 bytes, more")
+        self.assertRegex(product["why"], "more bytes than there are numbers for")
+        self.assertNotIn("how the program computes the size", "".join(alignment["fixes"]))
+        self.assertRegex(text, r"(?s)alignment of .*\n  64 B, aligned to 1\.0 PiB.*numbers for\.\n  too much, .*"
+                               r"9223372036854775813 bytes, more than any block can have\.\n  8\.0 EiB, ")
 
     def test_huge_request(self) -> None:
         process, stats = self.failing(1 << 45)
