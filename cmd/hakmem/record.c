@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char record_default_output[] = "hakmem.trace";
@@ -78,14 +79,40 @@ static void record_parse(struct record *record, int argc, char **argv)
     record->command = argv + i;
 }
 
+/* The name that the file will have in this process, which becomes the program: a new string. */
+static char *record_own_name(const char *pattern)
+{
+    const char *mark = strstr(pattern, "%p");
+    return mark == NULL
+               ? hak_format("%s", pattern)
+               : hak_format("%.*s%d%s", (int)(mark - pattern), pattern, (int)getpid(), mark + 2);
+}
+
+/* What the library in the program could only say when it runs already; NULL: nothing. */
+static const char *record_obstacle(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) == 0)
+        return S_ISDIR(status.st_mode)         ? "it is a directory"
+               : !S_ISREG(status.st_mode)      ? "it is not a regular file"
+               : access(path, R_OK | W_OK) < 0 ? strerror(errno)
+                                               : NULL;
+    if (errno != ENOENT)
+        return strerror(errno);
+    char *directory = hak_dirname(path);
+    const char *obstacle = access(directory, W_OK | X_OK) < 0 ? strerror(errno) : NULL;
+    free(directory);
+    return obstacle;
+}
+
 static char *record_output(const char *output)
 {
     char *path = hak_find_absolute(output);
-    char *directory = hak_dirname(path == NULL ? output : path);
-    if (access(directory, W_OK) < 0 || path == NULL ||
-        (access(path, F_OK) == 0 && access(path, W_OK) < 0))
-        hak_die(HAK_EXIT_FAILED, "record: %s cannot be written: %s", output, strerror(errno));
-    free(directory);
+    char *name = record_own_name(path == NULL ? output : path);
+    const char *obstacle = path == NULL ? strerror(errno) : record_obstacle(name);
+    if (obstacle != NULL)
+        hak_die(HAK_EXIT_FAILED, "record: %s cannot be written: %s", output, obstacle);
+    free(name);
     return path;
 }
 

@@ -287,6 +287,13 @@ class Record(ReplayCase):
         self.refused(125, "record: unknown option '--ouput'; did you mean '--output'", "record", "--ouput", "x")
         self.refused(125, "record: --output needs the name", "record", "-o")
         self.refused(125, "record: /nowhere/x cannot be written", "record", "-o", "/nowhere/x", "true")
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for bad, why in ((self.folder, "it is a directory"), ("/dev/null", "it is not a regular file"),
+                         ("/dev/full", "it is not a regular file"), (pipe, "it is not a regular file"),
+                         (f"{self.folder}/new/", "No such file or directory"), ("x" * 300, "File name too long"),
+                         (f"{self.folder}/" + "x" * 252 + "%p", "File name too long")):
+            self.refused(125, f"record: {bad} cannot be written: {why}", "record", "-o", bad, "true")
         self.refused(127, "'no-such-program' was not found", "record", "no-such-program")
         (self.folder / "libhakmem-record.so").rename(self.folder / "aside")
         self.addCleanup((self.folder / "aside").rename, self.folder / "libhakmem-record.so")
