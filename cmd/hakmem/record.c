@@ -124,8 +124,10 @@ int hak_record(int argc, char **argv)
         hak_record_help();
         return EXIT_SUCCESS;
     }
-    struct hak_takeover takeover = {
-        .name = HAK_LIBRARY_RECORD, .force = record.force, .command = record.command};
+    struct hak_takeover takeover = {.name = HAK_LIBRARY_RECORD,
+                                    .passes_on = true,
+                                    .force = record.force,
+                                    .command = record.command};
     hak_takeover_prepare(&takeover);
     hak_takeover_set("HAKMEM_RECORD", record_output(record.output));
     hak_takeover_set("HAKMEM_RECORD_PROCESS", hak_format("%d", (int)getpid()));

@@ -60,6 +60,7 @@ void hak_takeover_prepare(struct hak_takeover *t)
                                     .library = &t->library,
                                     .preload = t->preload,
                                     .preloaded = &t->kept,
+                                    .passes_on = t->passes_on,
                                     .force = t->force};
     hak_target_prove(&t->target);
 }

@@ -15,6 +15,7 @@ struct hak_takeover {
     const char *given; /* the library's path, or NULL: as hak_library_find */
     const char *name;  /* of the library: HAK_LIBRARY_* */
     bool force;        /* start also what cannot be taken over */
+    bool passes_on;    /* the library has no allocator: calls go on to the one behind it */
     char **command;    /* the program and its arguments, up to NULL */
 
     /* Answers: */

@@ -199,12 +199,20 @@ static bool target_is_preloaded(const struct hak_target *target, const char *fil
     return false;
 }
 
+/* A library that passes calls on goes with all but those that insist on being the first. */
+static bool target_gets_on_with(const struct hak_target *target, const char *allocator)
+{
+    return target->passes_on && (allocator == NULL || strstr(allocator, "Sanitizer") == NULL);
+}
+
 /* A second allocator would hardly be asked for memory; but what calls it directly mixes the two. */
 static void target_check_library(struct hak_target *target, const char *file)
 {
     const char *origin =
         target_is_preloaded(target, file) ? "LD_PRELOAD names" : "it is linked with";
     const char *name = hak_allocator_name(hak_basename(file));
+    if (target_gets_on_with(target, name))
+        return;
     if (name != NULL) {
         target_refuse(target, target_hint_one, "%s another allocator, %s (%s)", origin, name, file);
         return;

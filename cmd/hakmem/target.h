@@ -12,7 +12,8 @@ struct hak_target {
     const struct hak_library *library;   /* without a problem */
     const char *preload;                 /* what LD_PRELOAD will be */
     const struct hak_strings *preloaded; /* what it names besides the library */
-    bool force;                          /* a refusal becomes a warning */
+    bool passes_on; /* the library has no allocator, so that there may be another one */
+    bool force;     /* a refusal becomes a warning */
 
     /* Answers: */
     char *loader;     /* a new string; NULL: the program names none */

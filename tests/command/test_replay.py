@@ -282,6 +282,21 @@ class Record(ReplayCase):
         path = self.record("child")
         self.assertIn(b"child", path.read_bytes()[:HEADER_BYTES])
 
+    def test_a_program_that_is_linked_with_another_allocator(self) -> None:
+        """It is that one's calls that are recorded; a sanitizer has to be the first and is refused."""
+        source = support.STAND_IN.replace("hakmem_version", "other_version")
+        for name in ("libjemalloc.so.2", "libasan.so.8"):
+            self.compile(name, source, "-shared", "-fPIC", f"-Wl,-soname,{name}")
+            self.compile(f"with-{name}", PROGRAM, "-pthread", "-Wl,--no-as-needed", f"-L{self.folder}", f"-l:{name}",
+                         f"-Wl,-rpath,{self.folder}")
+        path = self.folder / "linked.trace"
+        done = self.hakmem("record", "-o", path, "--", self.folder / "with-libjemalloc.so.2", "kinds")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        trace = self.replay(path)["trace"]
+        self.assertEqual((trace["allocations"], trace["frees"], trace["unknown_frees"]), (5001, 5001, 0))
+        self.refused(125, "cannot take over .*: it is linked with another allocator, AddressSanitizer", "record", "-o", path,
+                     self.folder / "with-libasan.so.8", "kinds")
+
     def test_what_stands_in_the_way(self) -> None:
         self.refused(125, "record: no command given", "record")
         self.refused(125, "record: unknown option '--ouput'; did you mean '--output'", "record", "--ouput", "x")
