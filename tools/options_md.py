@@ -34,6 +34,10 @@ But for the first, names may be written in either case. Numbers may end in k, m,
 (set-user-ID and the like) ignore all but the last. An unknown name or a bad value is reported once on stderr, with the nearest name,
 and changes nothing.
 
+What a process prints or writes when it ends (STATS and the other statistics, PROF, PROF_LEAKS, POLICY) comes when it returns from main or calls
+exit, not when it ends by `_exit` or by a signal: `hakmem stat -- COMMAND` tells of any end, `hakmem prof dump PID` and `hakmem policy write PID`
+write before it.
+
 | option | value | default | meaning |
 |---|---|---|---|
 """

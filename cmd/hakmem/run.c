@@ -32,6 +32,9 @@ void hak_run_help(void)
         "  --force      start COMMAND also when it cannot be taken over, with a warning\n"
         "  --help       print this and exit\n"
         "\n"
+        "What COMMAND prints or writes at its end (--stats, HAKMEM_PROF, HAKMEM_POLICY)\n"
+        "does not come when it ends by _exit or by a signal: 'hakmem stat -- COMMAND'\n"
+        "tells of any end, 'hakmem prof dump PID' writes before it.\n"
         "hakmem becomes COMMAND: signals, job control and the exit status are COMMAND's own.\n"
         "Exit status: 125 hakmem failed or refused, 126 COMMAND cannot be executed,\n"
         "127 COMMAND was not found, any other is COMMAND's.\n",
