@@ -52,7 +52,7 @@ void hak_stat_help(void)
         "  --openmetrics  as OpenMetrics text\n"
         "  --superslabs   JSON with each superslab and its slots\n"
         "  --samples      JSON with sampled blocks and call sites, where the process takes them\n"
-        "  --output FILE  write to FILE; else to stdout, with a COMMAND to stderr\n"
+        "  -o, --output FILE  write to FILE; else to stdout, with a COMMAND to stderr\n"
         "  --watch[=SECONDS]  again every so many seconds (2), with what has changed\n"
         "  --peak         with a COMMAND: of the moment at which it had most in memory\n"
         "  --help         print this and exit\n"

@@ -37,6 +37,11 @@ class Manual(CommandCase):
             self.assertRegex(synopsis, rf"(?m)^\.Cm {command}$")
             self.assertRegex(described, rf"(?m)^\.It Cm {command}\b")
 
+    def test_every_option_of_the_synopsis_has_two_dashes(self) -> None:
+        """A bar ends what `Fl` began: behind it, it has to be said again."""
+        synopsis = PAGE.read_text(encoding="utf-8").partition(".Sh SYNOPSIS")[2].partition(".Sh ")[0]
+        self.assertEqual(re.findall(r"(?m)^.*Fl Fl [\w-]+ \| (?!Fl ).*$", synopsis), [])
+
     def test_every_option_is_named(self) -> None:
         # In the page an option is `Fl Fl name`, and so are those that follow behind a bar or a comma.
         page = re.sub(r"[|,]", " ", PAGE.read_text(encoding="utf-8"))
