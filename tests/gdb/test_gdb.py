@@ -165,11 +165,12 @@ class Gdb(unittest.TestCase):
             (["hakmem whereis 1"], "no hakmem here"),
             (["hakmem heap"], "no hakmem here"),
             ([*start(LIBRARY), "hakmem whereis"], "which address"),
-            ([*start(LIBRARY), "hakmem whereis nothing_like_it"], "No symbol"),
+            ([*start(LIBRARY), "hakmem whereis nothing_like_it"], "hakmem whereis: nothing_like_it: No symbol"),
+            ([*start(LIBRARY), "hakmem whereis 1 +"], "hakmem whereis: 1 +: "),
         ):
             text = gdb(BLOCKS, *commands)
             self.assertIn(expected, text)
-            self.assertNotIn("Traceback", text)
+            self.assertNotRegex(text, "Traceback|Python Exception")
 
     @unittest.skipUnless(os.environ.get("TEST_TYPES") == "1", "a build without debug information for types")
     def test_the_table_is_what_the_debug_information_says(self) -> None:

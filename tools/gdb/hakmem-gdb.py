@@ -408,7 +408,10 @@ class WhereIs(gdb.Command):
         """The command."""
         if not argument.strip():
             raise gdb.GdbError("hakmem whereis: which address? Try: hakmem whereis $rdi")
-        value = int(gdb.parse_and_eval(f"(unsigned long) ({argument})"))
+        try:
+            value = int(gdb.parse_and_eval(f"(unsigned long) ({argument})"))
+        except gdb.error as error:
+            raise gdb.GdbError(f"hakmem whereis: {argument}: {error}") from None
         show(lambda state: describe(state, value))
 
 
