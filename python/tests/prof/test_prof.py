@@ -365,3 +365,8 @@ def test_a_file_that_cannot_be_written_is_one_line(kind: str, profile_file: Path
     assert kind == "dump" or said == "hakmem prof: cannot write /: Is a directory\n"
     assert said.startswith("hakmem prof: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["top"], ["diff", "--nonsense"]])
+def test_wrong_usage_names_the_help_of_the_command(words: list[str]) -> None:
+    assert run(*words, status=2).endswith(f"; see 'hakmem prof {words[0]} --help'\n")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import made_trace
 import pytest
 import support
 from hakmem_tools.common import files
@@ -114,3 +115,38 @@ def test_a_link_a_pipe_and_a_device_are_written_as_they_are(tmp_path: Path) -> N
     with pytest.raises(ToolError, match="Is a directory"):
         files.write(tmp_path, "text")
     assert Path("/dev/full").is_char_device()
+
+
+def test_a_minus_is_standard_output(command: Path, made: Path) -> None:
+    for line in (f"{MAP} --html", f"{MAP} --json", f"timeline {made}"):
+        done = tool(command, f"{line} -o -")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(("<!doctype", "{", "["))
+        assert done.stdout.endswith(("</html>\n", "}\n", "]\n"))
+        tool(command, f"{line} -o -", ">>both")
+    assert (command.parent / "both").read_text().count("<!doctype html>") == 1
+    assert "schema_version" in (command.parent / "both").read_text()
+    done = tool(command, f"tune {made} -o -")
+    assert (done.returncode, "not to standard output" in done.stderr) == (USAGE, True)
+    done = tool(command, f"timeline {made} -o -", ">&-")
+    assert done.returncode == USAGE
+    assert "cannot write /dev/stdout" in done.stderr
+    assert not (command.parent / "-").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [f"{MAP} --json -o ''", "map --load ''", "timeline ''", "tune '' -o x", "tune x -o ''"]
+)
+def test_a_file_without_a_name_is_said(command: Path, line: str) -> None:
+    done = tool(command, line)
+    assert done.returncode == USAGE
+    assert "empty; " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A trace."""
+    path = tmp_path / "app.trace"
+    path.write_bytes(made_trace.anything(1, 20).data)
+    return path

@@ -117,7 +117,9 @@ NO_INTEGER = "Input should be a valid integer, unable to parse string as an inte
 def usage_message(error: typer.TyperException, name: str) -> str:
     """What was wrong with the command line."""
     message = error.format_message().rstrip(".").replace(NO_INTEGER, "not a whole number")
-    return f"{message}; see 'hakmem {name} --help'"
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else f"hakmem {name}"
+    return f"{message}; see '{command} --help'"
 
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> NoReturn:

@@ -6,13 +6,30 @@ import shutil
 import sys
 from pathlib import Path
 
+import typer
+
 from hakmem_tools.common.errors import USAGE, ToolError
+
+STDOUT = Path("/dev/stdout")
+"""What `-o -` means."""
+
+
+def named(text: str) -> Path:
+    """What an option or argument names."""
+    if not text:
+        raise typer.BadParameter("a file has a name, and this is empty.")
+    return Path(text)
+
+
+def output(text: str) -> Path:
+    """The same, or standard output."""
+    return STDOUT if text == "-" else named(text)
 
 
 def write(path: Path | None, data: str | bytes) -> None:
-    """To a file, or to standard output; a ToolError says why a file cannot be written."""
+    """To a file, or to standard output with None or STDOUT; a ToolError says why a file cannot be written."""
     content = data.encode("utf-8", "replace") if isinstance(data, str) else data
-    if path is None:
+    if path is None or path == STDOUT:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         return

@@ -64,8 +64,9 @@ def show_map(
         typer.Option(
             "-o",
             "--output",
+            parser=files.output,
             metavar="FILE",
-            help="Where to; else standard output, or hakmem-map-PID.png or .html.",
+            help="Where to, -: standard output; else there, or hakmem-map-PID.png or .html.",
         ),
     ] = None,
     way: Annotated[
@@ -76,7 +77,11 @@ def show_map(
     ] = LIMIT,
     load: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `hakmem stat PID --json --superslabs` printed."),
+        typer.Option(
+            parser=files.named,
+            metavar="FILE",
+            help="What `hakmem stat PID --json --superslabs` printed.",
+        ),
     ] = None,
 ) -> None:
     """Draws a process's superslabs: each slot's class, fill, age and owner."""

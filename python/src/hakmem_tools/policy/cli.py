@@ -114,7 +114,10 @@ def diff(
 def merge(
     paths: Files,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Not standard output.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", parser=files.output, metavar="FILE", help="Not standard output."
+        ),
     ] = None,
 ) -> None:
     """Adds what files say: every run counts alike, in whatever order they are given."""

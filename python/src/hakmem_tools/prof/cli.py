@@ -28,7 +28,13 @@ Source = Annotated[str, typer.Argument(metavar="PROFILE", help="A file, a proces
 Process = Annotated[str, typer.Argument(metavar="PROCESS", help="Its number, or its core file.")]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output."),
+    typer.Option(
+        "-o",
+        "--output",
+        parser=files.output,
+        metavar="FILE",
+        help="Where to; else standard output.",
+    ),
 ]
 Value = Annotated[
     str,
@@ -128,7 +134,8 @@ def to_folded(source: Source, output: Output = None, value: Value = "live_bytes"
 def to_html(
     source: Source,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to.")
+        Path,
+        typer.Option("-o", "--output", parser=files.output, metavar="FILE", help="Where to."),
     ] = Path("hakmem-prof.html"),
 ) -> None:
     """Write a flame graph: a page that needs no network."""

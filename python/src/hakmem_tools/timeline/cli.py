@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hakmem_tools.common import cli
+from hakmem_tools.common import cli, files
 from hakmem_tools.common.errors import USAGE, ToolError
 from hakmem_tools.timeline import events, live, recorded, replayed, trace
 
@@ -40,6 +40,8 @@ def check_output(named: Path | None, default: Path, source: Path | None = None) 
     if named is None and default.exists():
         raise ToolError(f"{default} is there already; -o {default} overwrites it", USAGE)
     output = named or default
+    if output == files.STDOUT:
+        return output
     if source is not None and output.exists() and output.samefile(source):
         raise ToolError(f"{output} is what is read; name another file with -o", USAGE)
     if output.is_dir():
@@ -57,8 +59,8 @@ def counted(count: int, what: str) -> str:
 
 
 def tell(output: Path, what: str) -> None:
-    """Says what was written, unless that went to a pipe or a device."""
-    if output.is_file():
+    """Says what was written, unless that went to standard output, a pipe or a device."""
+    if output != files.STDOUT and output.is_file():
         typer.echo(f"{output}: {what}")
 
 
@@ -142,8 +144,9 @@ def timeline(
         typer.Option(
             "-o",
             "--output",
+            parser=files.output,
             metavar="FILE",
-            help="Where to; else hakmem-timeline.PID.json, or beside the FILE.",
+            help="Where to, -: standard output; else hakmem-timeline.PID.json, or beside the FILE.",
         ),
     ] = None,
     interval: Annotated[
@@ -164,6 +167,8 @@ def timeline(
     ] = None,
 ) -> None:
     """Writes memory over time as a trace for Perfetto or chrome://tracing."""
+    if not source:
+        raise ToolError(f"the name of the file is empty; {NO_SOURCE}", USAGE)
     if source.isdecimal():
         if not 0 < int(source) < 1 << 31:
             raise ToolError(f"{source} is not the number of a process", USAGE)

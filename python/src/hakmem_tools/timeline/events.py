@@ -12,11 +12,13 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hakmem_tools.common.errors import USAGE, ToolError
+from hakmem_tools.common.files import STDOUT
 
 VERSION = 1
 """Of the names of tracks and of what they count."""
@@ -71,8 +73,9 @@ class EventFile:
         """As messages name it."""
         self.count = 0
         try:
-            self.file = path.open("wb", buffering=0)
-            self.is_regular = stat.S_ISREG(os.fstat(self.file.fileno()).st_mode)
+            self.file = open_output(path)
+            is_file = stat.S_ISREG(os.fstat(self.file.fileno()).st_mode)
+            self.is_regular = is_file and path != STDOUT
         except OSError as error:
             raise cannot_write(self.path, error) from None
 
@@ -113,6 +116,11 @@ class EventFile:
         self.put("\n]\n" if self.count else "[]\n")
 
 
+def open_output(path: Path) -> FileIO:
+    """A file that is made anew, or standard output as it is: it may be one that is added to."""
+    return FileIO(os.dup(1) if path == STDOUT else path, "wb")
+
+
 def cannot_write(path: Path, error: OSError) -> ToolError:
     """Why a file cannot be written, and what to do."""
     return ToolError(f"cannot write {path}: {error.strerror}; -o FILE writes elsewhere", USAGE)
@@ -123,7 +131,7 @@ def write_whole(path: Path, events: Iterable[Event]) -> int:
 
     What is no regular file, such as a pipe, is written as it is.
     """
-    if path.exists() and not path.is_file():
+    if path == STDOUT or (path.exists() and not path.is_file()):
         return write_all(path, path, events)
     target = path.resolve()
     beside = target.with_name(f".{target.name}.new-{os.getpid()}")

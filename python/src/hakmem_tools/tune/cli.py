@@ -37,6 +37,13 @@ def progress() -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def policy_file(text: str) -> Path:
+    """What -o names: it is read first."""
+    if text == "-":
+        raise typer.BadParameter("the policy goes to a file, not to standard output.")
+    return files.named(text)
+
+
 @app.command(
     epilog=cli.examples(
         ("hakmem record -o app.trace -- ./app", "what the program allocates"),
@@ -45,11 +52,15 @@ def progress() -> Progress:
     )
 )
 def tune(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", show_default=False)],
+    trace: Annotated[Path, typer.Argument(parser=files.named, metavar="TRACE", show_default=False)],
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="The policy file; one that exists is added to."
+            "-o",
+            "--output",
+            parser=policy_file,
+            metavar="FILE",
+            help="The policy file; one that exists is added to.",
         ),
     ],
     rounds: Annotated[
