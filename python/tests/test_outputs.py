@@ -45,6 +45,12 @@ def test_the_terminal_shows_failures_skips_and_missing_allocators(result: Result
     assert "not measured: gone: not built" in said
 
 
+def test_a_table_of_which_all_failed_is_a_title_and_its_failures() -> None:
+    failed = make_benchmark(hakmem=make_entry(make_run(1, problem="lost")))
+    lines = terminal(make_result(failed)).splitlines()
+    assert lines[:2] == ["b: what it does", "  hakmem FAILED: lost (in 1 of 1 rounds)"]
+
+
 def test_a_narrow_terminal_cuts_nothing_off(result: Result) -> None:
     assert "…" not in terminal(result, width=80)
 

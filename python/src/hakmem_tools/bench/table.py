@@ -36,9 +36,12 @@ WIDE = 140
 """Columns of a terminal that has room for everything."""
 
 
+TITLE = "bold cyan"
+
+
 def titled(title: str) -> Table:
     """An empty table as all of them look."""
-    return Table(title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE)
+    return Table(title=title, title_justify="left", title_style=TITLE, box=box.SIMPLE)
 
 
 def numbers(
@@ -145,7 +148,10 @@ def show(result: Result, console: Console, details: bool = True) -> None:
             console.print(f"[yellow]{escape(title)}: skipped: {escape(benchmark['skipped'])}[/]\n")
             continue
         mine = summary.rows_of_benchmark(benchmark)
-        console.print(benchmark_table(mine, title, console.width < WIDE))
+        if all(row.problem for row in mine):
+            console.print(title, style=TITLE, markup=False, highlight=False)
+        else:
+            console.print(benchmark_table(mine, title, console.width < WIDE))
         for row in mine:
             if row.problem:
                 console.print(f"  [red]{row.allocator} FAILED: {escape(row.problem)}[/]")
