@@ -116,7 +116,7 @@ def test_a_program_that_is_given_runs_where_the_command_does(tmp_path: Path) -> 
         cwd=tmp_path,
     )
     assert changing.returncode == 1
-    assert "wrong result" in changing.stdout
+    assert "--program has to print the same each time" in changing.stdout
 
 
 def library_text(folder: Path) -> str:

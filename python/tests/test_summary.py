@@ -30,6 +30,15 @@ def test_a_missing_checksum_is_wrong_too() -> None:
     assert "wrong result" in b["results"]["hakmem"]["problem"]
 
 
+def test_other_output_of_a_program_that_was_given_is_not_called_wrong() -> None:
+    entries = {"hakmem": make_entry(make_run(1, "bb")), "glibc": make_entry(make_run(1, "aa"))}
+    runner.judge(entries, runner.other_output)
+    assert not entries["glibc"]["problem"]
+    problem = entries["hakmem"]["problem"]
+    assert problem.startswith("its output is not that of the other runs (checksum bb, not aa);")
+    assert "wrong" not in problem
+
+
 def test_without_glibc_the_majority_is_right() -> None:
     b = make_benchmark(
         x=make_entry(make_run(1)), y=make_entry(make_run(1, "bb")), z=make_entry(make_run(1))

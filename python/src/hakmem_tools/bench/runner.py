@@ -219,13 +219,26 @@ def expected_checksum(results: dict[str, Any]) -> str:
     return str(max(sorted(set(said)), key=said.count)) if said else ""
 
 
-def judge(results: dict[str, Any]) -> None:
+def wrong_result(checksum: str, expected: str) -> str:
+    """What is said of a benchmark of ours, whose result is known to be the same each time."""
+    return f"wrong result: checksum {checksum}, expected {expected}"
+
+
+def other_output(checksum: str, expected: str) -> str:
+    """The same of a program that was given, of which nobody knows that."""
+    return (
+        f"its output is not that of the other runs (checksum {checksum}, not {expected}); "
+        "a program given with --program has to print the same each time"
+    )
+
+
+def judge(results: dict[str, Any], wrong: Callable[[str, str], str] = wrong_result) -> None:
     """Fills in `problem` of each allocator: the first failure, and how many of the rounds failed."""
     expected = expected_checksum(results)
     for entry in results.values():
         for run in entry["runs"]:
             if not run["problem"] and run["checksum"] != expected:
-                run["problem"] = f"wrong result: checksum {run['checksum']}, expected {expected}"
+                run["problem"] = wrong(run["checksum"], expected)
         problems = [run["problem"] for run in entry["runs"] if run["problem"]]
         if problems:
             entry["problem"] = f"{problems[0]} (in {len(problems)} of {len(entry['runs'])} rounds)"
@@ -274,7 +287,7 @@ def measure_rounds(job: Job, listener: Listener) -> dict[str, Any]:
                 listener.step(job.benchmark, what)
                 runs.append(run_once(job, allocator, idle).as_dict())
             listener.done()
-    judge(results)
+    judge(results, other_output if job.benchmark.group == "given" else wrong_result)
     return results
 
 
