@@ -134,11 +134,15 @@ def test_wrong_usage_says_what_to_do(tmp_path: Path) -> None:
         (["--program", "x=not-there big.txt"], "there is no program not-there"),
         (["--program", "true=sleep 0"], "a benchmark has this name"),
         (["--program", "x=sh", "--program", "x=sh"], "is given twice"),
+        (["--nonsense"], "No such option: --nonsense; see 'hakmem bench --help'"),
+        (["drawn", "--count", "0"], "see 'hakmem bench drawn --help'"),
         (["compare", "nowhere.json", "nowhere.json"], "cannot read the result"),
     ):
         done = bench(*arguments, cwd=tmp_path)
         assert done.returncode == 2, arguments
         assert expected in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("hakmem bench: ")
 
 
 def test_the_list_names_benchmarks_and_allocators(tmp_path: Path) -> None:

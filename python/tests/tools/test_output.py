@@ -41,7 +41,9 @@ def tool(
     )
 
 
-@pytest.mark.parametrize("line", [MAP, f"{MAP} --json", "top --once 1", "top --help"])
+@pytest.mark.parametrize(
+    "line", [MAP, f"{MAP} --json", "top --once 1", "top --help", "bench list", "bench --help"]
+)
 @pytest.mark.parametrize(
     ("redirected", "why"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]
 )
@@ -65,7 +67,7 @@ def test_nobody_asks_for_an_output_that_is_not_used(command: Path) -> None:
 @pytest.mark.parametrize("columns", ["", "abc", "0", "-1", "7", "9" * 30])
 def test_any_number_of_columns_will_do(command: Path, columns: str) -> None:
     usual = tool(command, MAP, COLUMNS="80").stdout
-    for line in (MAP, "top --once 1"):
+    for line in (MAP, "top --once 1", "bench list"):
         done = tool(command, line, COLUMNS=columns)
         assert (done.returncode, done.stderr) == (0, "")
         assert len(done.stdout) > 500

@@ -26,7 +26,6 @@ peers are shown in all outputs and do not change it. It never changes a setting 
 import datetime
 import functools
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -60,6 +59,8 @@ from hakmem_tools.bench import (
 from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import Plan, Result, failures, missing_program
 from hakmem_tools.bench.runner import run as run_plan
+from hakmem_tools.common import cli
+from hakmem_tools.common.errors import INTERRUPTED, USAGE
 
 ROUNDS_FULL = 5
 ROUNDS_QUICK = 2
@@ -70,9 +71,18 @@ app = typer.Typer(
     no_args_is_help=False,
     pretty_exceptions_enable=False,
 )
-# Without a terminal a file is as wide as it needs to be.
-out = Console() if sys.stdout.isatty() else Console(width=200)
-err = Console(stderr=True)
+
+
+@functools.cache
+def out() -> Console:
+    """Standard output; without a terminal a file is as wide as it needs to be."""
+    return Console(width=cli.width(100) if sys.stdout.isatty() else 200)
+
+
+@functools.cache
+def err() -> Console:
+    """Standard error."""
+    return Console(stderr=True)
 
 
 BuildFolder = Annotated[
@@ -121,7 +131,7 @@ def chosen_allocators(
     names = [name.strip() for name in given.split(",") if name.strip()]
     found, missing = alloc.choose(names, extra, where)
     for absent in missing:
-        err.print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
+        err().print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
     return found, missing
 
 
@@ -148,7 +158,7 @@ def output_folder(given: Path | None, default: Path) -> Path:
 
 def measure(plan: Plan, folder: Path) -> Result:
     """Runs a plan with the progress bar."""
-    bar = table.Bar(err, functools.partial(save, folder=folder))
+    bar = table.Bar(err(), functools.partial(save, folder=folder))
     try:
         return run_plan(plan, bar)
     finally:
@@ -183,8 +193,8 @@ def measure_and_show(
     """Runs a plan, shows what came out, and says where it is."""
     folder = output_folder(output, plan.places.results)
     result = measure(plan, folder)
-    show(result, out)
-    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    show(result, out())
+    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
     return result
 
 
@@ -242,9 +252,10 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     where = places.find(build)
+    benchmarks = chosen(only or [], skip or [], program or [])
     found, missing = chosen_allocators(allocators, lib or [], where)
     plan = Plan(
-        benchmarks=chosen(only or [], skip or [], program or []),
+        benchmarks=benchmarks,
         allocators=found,
         missing=missing,
         places=where,
@@ -259,11 +270,11 @@ def bench(
     try:
         result = measure(plan, folder)
     except KeyboardInterrupt:
-        err.print(f"hakmem bench: interrupted; what was complete is in {folder}/result.json")
-        raise typer.Exit(130) from None
+        err().print(f"hakmem bench: interrupted; what was complete is in {folder}/result.json")
+        raise typer.Exit(INTERRUPTED) from None
     (folder / "report.html").write_text(html.render(result), encoding="utf-8")
-    table.show(result, out)
-    out.print(
+    table.show(result, out())
+    out().print(
         f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s", soft_wrap=True
     )
     if failed_here(result, lib or []):
@@ -277,8 +288,8 @@ def list_all() -> None:
     shown = Table("name", "group", "what", "", box=None, header_style="bold")
     for benchmark in suite.all_benchmarks():
         shown.add_row(benchmark.name, benchmark.group, benchmark.what, missing_program(benchmark))
-    out.print(shown)
-    out.print()
+    out().print(shown)
+    out().print()
     shown = Table("allocator", "version", "what", "from", box=None, header_style="bold")
     for name in (*alloc.DEFAULT, "mimalloc-debian"):
         try:
@@ -290,7 +301,7 @@ def list_all() -> None:
             shown.add_row(name, "-", what, f"[yellow]{found.reason}[/]")
         else:
             shown.add_row(name, found.version, what, found.origin)
-    out.print(shown)
+    out().print(shown)
 
 
 @app.command("compare")
@@ -309,7 +320,7 @@ def compare(
     changes = comparison.compare(
         summary.read_result(old), summary.read_result(new), allocator, least / 100
     )
-    comparison.show(changes, out, everything)
+    comparison.show(changes, out(), everything)
     if any(change.worse for change in changes.changes) or changes.newly_failed:
         raise typer.Exit(1)
 
@@ -339,12 +350,12 @@ def report(
             f"there is no '{against}' in {result_path}; there are: {', '.join(result['allocators'])}"
         )
     if against is None:
-        table.show(result, out)
+        table.show(result, out())
     elif markdown:
         for line in docs.pairs_part(summary.rows_of(result), against):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            out().print(line, markup=False, highlight=False, soft_wrap=True)
     else:
-        out.print(table.pairs_table(summary.rows_of(result), against))
+        out().print(table.pairs_table(summary.rows_of(result), against))
     if page is not None:
         page.write_text(html.render(result), encoding="utf-8")
 
@@ -369,7 +380,7 @@ def write_page(
     if not found(result):
         raise BenchError(f"{result_path} is no result of `hakmem bench {command}`")
     written = write(result, result_path, folder or docs_folder())
-    out.print(str(written), highlight=False, soft_wrap=True)
+    out().print(str(written), highlight=False, soft_wrap=True)
 
 
 def beside_ours(
@@ -384,7 +395,7 @@ def make_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
     target = folder or docs_folder()
     for path in docs.write(summary.read_result(result_path), result_path, target):
-        out.print(str(path), highlight=False, soft_wrap=True)
+        out().print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command("learn")
@@ -424,11 +435,11 @@ def learn(
     folder = output_folder(output, where.results)
     result = learning.run(
         plan,
-        functools.partial(err.print, highlight=False, markup=False),
+        functools.partial(err().print, highlight=False, markup=False),
         functools.partial(save, folder=folder),
     )
-    learning_text.show(result, out)
-    out.print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    learning_text.show(result, out())
+    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
     if any(w["problem"] for w in result["workloads"] if not w["skipped"]):
         raise typer.Exit(1)
 
@@ -452,7 +463,7 @@ def make_learn_docs(
     notes = target / "results" / "learning-notes.md"
     page = target / "learning-evaluation.md"
     written = learning_text.write(learning.joined(results), notes, page)
-    out.print(str(written), highlight=False, soft_wrap=True)
+    out().print(str(written), highlight=False, soft_wrap=True)
 
 
 @app.command("bounds")
@@ -580,14 +591,11 @@ def make_latency_docs(result_path: CommittedResult, folder: DocsFolder = None) -
 
 def main() -> None:
     """The entry point."""
-    os.environ.pop("LD_PRELOAD", None)
     try:
-        app(prog_name="hakmem bench")
-    except BenchError as error:
-        err.print(
-            f"hakmem bench: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        cli.run(
+            app,
+            "bench",
+            interrupted="interrupted; the benchmarks that were complete are in result.json",
         )
-        sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("hakmem bench: interrupted; the benchmarks that were complete are in result.json")
-        sys.exit(130)
+    except BenchError as error:
+        cli.fail("bench", str(error), USAGE)

@@ -122,9 +122,22 @@ def usage_message(error: typer.TyperException, name: str) -> str:
     return f"{message}; see '{command} --help'"
 
 
-def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs an application as `hakmem NAME` and exits."""
+def prepare_environment() -> None:
+    """Nothing is preloaded into what we start, and no library has to make sense of COLUMNS."""
     os.environ.pop("LD_PRELOAD", None)
+    columns = os.environ.get("COLUMNS", "")
+    if not columns.isdecimal() or not columns.strip("0"):
+        os.environ.pop("COLUMNS", None)
+
+
+def run(
+    app: typer.Typer,
+    name: str,
+    arguments: Sequence[str] | None = None,
+    interrupted: str = "",
+) -> NoReturn:
+    """Runs an application as `hakmem NAME` and exits; `interrupted` is said when it is."""
+    prepare_environment()
     prepare_output()
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -135,6 +148,8 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> 
     except typer.TyperException as error:
         fail(name, usage_message(error, name), USAGE)
     except (typer.Abort, KeyboardInterrupt):
+        if interrupted:
+            fail(name, interrupted, INTERRUPTED)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         closed_pipe()
