@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
+from fake_build import places_of
+from hakmem_tools.bench import runner, suite
 from hakmem_tools.bench.places import Places
 
 BREAKING = """
@@ -117,6 +120,32 @@ def test_a_program_that_is_given_runs_where_the_command_does(tmp_path: Path) -> 
     )
     assert changing.returncode == 1
     assert "--program has to print the same each time" in changing.stdout
+
+
+@pytest.mark.usefixtures("built")
+def test_a_program_that_no_allocator_can_enter_is_refused(tmp_path: Path) -> None:
+    source = "int main(void) { return 0; }"
+    flags = ["-static", "-x", "c", "-", "-o", str(tmp_path / "program")]
+    subprocess.run(["cc", *flags], input=source, text=True, check=True)
+    done = bench("--program", "st=./program", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("hakmem bench: --program st: cannot take over ./program: it is ")
+    assert "statically linked" in done.stderr
+    assert done.stderr.endswith("; no allocator can be measured\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_nobody_knows_of_a_program_is_not_in_the_way(tmp_path: Path) -> None:
+    sort = suite.given("x=sort big.txt")
+    where = places_of(tmp_path)
+    assert runner.refusal(sort, where) == ""
+    command = tmp_path / "hakmem"
+    assert runner.refusal(sort, replace(where, command=command)) == ""
+    command.write_text('#!/bin/sh\n[ "$*" = "run --check -- sort big.txt" ] || exit 3\n')
+    command.chmod(0o755)
+    assert runner.refusal(sort, replace(where, command=command)) == ""
+    other = suite.given("x=sort other.txt")
+    assert "hakmem run --check says 3" in runner.refusal(other, replace(where, command=command))
 
 
 def library_text(folder: Path) -> str:

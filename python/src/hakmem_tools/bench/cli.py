@@ -57,7 +57,7 @@ from hakmem_tools.bench import (
     table,
 )
 from hakmem_tools.bench.places import BenchError
-from hakmem_tools.bench.runner import Plan, Result, failures, missing_program
+from hakmem_tools.bench.runner import Plan, Result, failures, missing_program, refusal
 from hakmem_tools.bench.runner import run as run_plan
 from hakmem_tools.common import cli
 from hakmem_tools.common.errors import INTERRUPTED, USAGE
@@ -204,13 +204,19 @@ def failed_here(result: Result, extra: list[str]) -> bool:
     return any(allocator in watched for _, allocator, _ in failures(result))
 
 
-def chosen(only: list[str], skip: list[str], programs: list[str]) -> list[suite.Benchmark]:
+def chosen(
+    only: list[str], skip: list[str], programs: list[str], where: places.Places
+) -> list[suite.Benchmark]:
     """What to measure: with programs that were given no others, unless they are named."""
     given = [suite.given(spec) for spec in programs]
     names = [benchmark.name for benchmark in given]
     for name in names:
         if names.count(name) > 1:
             raise BenchError(f"--program {name} is given twice: choose another name for one")
+    for benchmark in given:
+        reason = refusal(benchmark, where)
+        if reason:
+            raise BenchError(f"--program {benchmark.name}: {reason}; no allocator can be measured")
     return (suite.select(only, skip) if only or skip or not given else []) + given
 
 
@@ -252,7 +258,7 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     where = places.find(build)
-    benchmarks = chosen(only or [], skip or [], program or [])
+    benchmarks = chosen(only or [], skip or [], program or [], where)
     found, missing = chosen_allocators(allocators, lib or [], where)
     plan = Plan(
         benchmarks=benchmarks,

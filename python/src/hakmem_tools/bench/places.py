@@ -37,6 +37,8 @@ class Places:
     """Where results go unless --output is given."""
     shown_root: Path
     """Paths below this one are shown relative to it."""
+    command: Path | None = None
+    """The hakmem command, where it is known."""
 
     def shown(self, path: str) -> str:
         """A path as a report names it."""
@@ -51,6 +53,12 @@ def source_tree() -> Path | None:
     return root if (root / "bench" / "programs").is_dir() else None
 
 
+def given_command() -> Path | None:
+    """HAKMEM_COMMAND, if it is set."""
+    given = os.environ.get("HAKMEM_COMMAND")
+    return Path(given) if given else None
+
+
 def in_source(root: Path, build: Path | None) -> Places:
     """The places in a source tree; `build` is build/release unless given."""
     build = (build or root / "build" / "release").absolute()
@@ -63,6 +71,7 @@ def in_source(root: Path, build: Path | None) -> Places:
         demo=root / "bench" / "demo",
         results=root / "build" / "bench-results",
         shown_root=root,
+        command=given_command() or build / "hakmem",
     )
 
 
@@ -78,6 +87,7 @@ def installed(home: Path) -> Places:
         demo=home / "demo",
         results=Path.cwd(),
         shown_root=home,
+        command=given_command(),
     )
 
 

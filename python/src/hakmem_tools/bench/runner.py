@@ -6,6 +6,7 @@ Who uses it: cli. It never prints; a listener hears what happens.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -132,6 +133,26 @@ def missing_program(benchmark: Benchmark) -> str:
         f"{benchmark.command[0]} is not installed: apt-get install {benchmark.package}, "
         "or run tools/setup-bench.sh"
     )
+
+
+def refusal(benchmark: Benchmark, places: Places) -> str:
+    """Why no library can be preloaded into a program; empty if one can, or nobody knows.
+
+    What `hakmem run --check` says. Without it such a program would run with its own allocator in
+    each line of the table.
+    """
+    if places.command is None or not os.access(places.command, os.X_OK):
+        return ""
+    words = [str(places.command), "run", "--check", "--", *benchmark.command]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", check=False, timeout=ASK_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    said = [line.removeprefix("hakmem: ") for line in done.stderr.splitlines()]
+    reason = "; ".join(line for line in said if line and not line.startswith("hint: "))
+    return (reason or f"hakmem run --check says {done.returncode}") if done.returncode else ""
 
 
 def output_checksum(outcome: Outcome, job: Job) -> str:
