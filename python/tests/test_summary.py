@@ -2,11 +2,14 @@
 """Tests of judging and summing up: nothing that failed is taken for a figure."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
+from fake_build import places_of
 from hakmem_tools.bench import runner, suite, summary, text
+from hakmem_tools.bench.allocators import Allocator
 from hakmem_tools.bench.places import BenchError
 
 
@@ -28,6 +31,28 @@ def test_a_wrong_result_is_a_problem_of_that_allocator_only() -> None:
 def test_a_missing_checksum_is_wrong_too() -> None:
     b = make_benchmark(hakmem=make_entry(make_run(5, "")), glibc=make_entry(make_run(9)))
     assert "wrong result" in b["results"]["hakmem"]["problem"]
+
+
+def test_a_long_measurement_says_how_long(tmp_path: Path) -> None:
+    plan = runner.Plan(
+        benchmarks=suite.select(["small", "large"], []),
+        allocators=[Allocator(name, "", "") for name in "abcdefghij"],
+        missing=[],
+        places=places_of(tmp_path),
+        rounds=5,
+        quick=False,
+        command="hakmem bench",
+    )
+    said = runner.forecast(plan)
+    count = len(plan.benchmarks)
+    runs = sum(
+        runner.rounds_of(plan, b) * len(runner.allocators_of(plan, b)) for b in plan.benchmarks
+    )
+    assert said.startswith(f"{count} programs under 10 allocators, 5 rounds: {runs:,} runs, ")
+    assert said.endswith(f"{runs / 150:.0f} to {runs / 75:.0f} minutes; --quick takes less than 3")
+    assert runner.forecast(replace(plan, quick=True)) == ""
+    assert runner.forecast(replace(plan, benchmarks=plan.benchmarks[:1], rounds=1)) == ""
+    assert runner.forecast(replace(plan, benchmarks=[suite.given("x=sort a")], rounds=500)) == ""
 
 
 def test_other_output_of_a_program_that_was_given_is_not_called_wrong() -> None:

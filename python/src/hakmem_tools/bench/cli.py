@@ -57,7 +57,7 @@ from hakmem_tools.bench import (
     table,
 )
 from hakmem_tools.bench.places import BenchError
-from hakmem_tools.bench.runner import Plan, Result, failures, missing_program, refusal
+from hakmem_tools.bench.runner import Plan, Result, failures, forecast, missing_program, refusal
 from hakmem_tools.bench.runner import run as run_plan
 from hakmem_tools.common import cli
 from hakmem_tools.common.errors import INTERRUPTED, USAGE
@@ -273,6 +273,8 @@ def bench(
         callgrind=callgrind,
     )
     folder = output_folder(output, where.results)
+    if said := forecast(plan):
+        err().print(f"hakmem bench: {said}", highlight=False, markup=False, soft_wrap=True)
     try:
         result = measure(plan, folder)
     except KeyboardInterrupt:

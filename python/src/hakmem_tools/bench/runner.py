@@ -368,6 +368,25 @@ def steps_of(plan: Plan, benchmark: Benchmark) -> int:
     return steps
 
 
+RUN_S = (0.4, 0.8)
+"""What a run of a benchmark of ours takes, with the waiting: of all of them on average, on machines
+that are fast and on others (docs/results)."""
+
+
+def forecast(plan: Plan) -> str:
+    """What will be run, and how long that takes where it is long and anybody knows."""
+    there = [b for b in plan.benchmarks if not missing_program(b)]
+    runs = sum(rounds_of(plan, b) * len(allocators_of(plan, b)) for b in there)
+    programs, allocators = len(there), len(plan.allocators)
+    least, most = (runs * seconds / 60 for seconds in RUN_S)
+    if plan.quick or most < 2 or any(b.group == "given" for b in there):
+        return ""
+    return (
+        f"{programs} programs under {allocators} allocators, {plan.rounds} rounds: {runs:,} runs, "
+        f"{least:.0f} to {most:.0f} minutes; --quick takes less than 3"
+    )
+
+
 def head_of(plan: Plan) -> Result:
     """The result without its benchmarks."""
     return {
