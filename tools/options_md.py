@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:AT\()?([\w\[\]]+)\)?, .*?\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
-VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "CAPS": "a list", "TEXT": "a text"}
+VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "MIB": "MiB", "CAPS": "a list", "TEXT": "a text"}
 HEADERS = ("src/telemetry/prof.h", "src/pool/pool.h")  # where defaults have names
 DEFAULT = re.compile(r"^\s*\.(\w+) = (.+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
@@ -30,9 +30,10 @@ An option is set, the strongest first,
 3. in the file that `HAKMEM_CONF_FILE` names: a line `name value` (or with `:` or `=`) for each, `#` begins a comment line, 4 KiB at most;
 4. by the program itself, which may define `const char *hakmem_conf = "name:value,name:value";` (a program that is preloaded has to export it: `-rdynamic`).
 
-But for the first, names may be written in either case. Numbers may end in k, m, g or t (times 1024 each). Programs with raised privileges
+But for the first, names may be written in either case, and with the prefix `HAKMEM_` or without. Numbers may end in k, m, g or t (times 1024 each);
+numbers of MiB are bytes then, and have to be whole MiB: `HAKMEM_LIMIT_MB=512` is `HAKMEM_LIMIT_MB=512m`. Programs with raised privileges
 (set-user-ID and the like) ignore all but the last. An unknown name or a bad value is reported once on stderr, with the nearest name,
-and changes nothing.
+and changes nothing. An empty value is as good as none.
 
 What a process prints or writes when it ends (STATS and the other statistics, PROF, PROF_LEAKS, POLICY) comes when it returns from main or calls
 exit, not when it ends by `_exit` or by a signal: `hakmem stat -- COMMAND` tells of any end, `hakmem prof dump PID` and `hakmem policy write PID`

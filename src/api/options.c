@@ -19,7 +19,7 @@ struct hak_options hak_options = {
     .cgroup = 1,
 };
 
-enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_CAPS, OPTION_TEXT };
+enum option_kind { OPTION_FLAG, OPTION_NUMBER, OPTION_MIB, OPTION_CAPS, OPTION_TEXT };
 
 /* No pointers: what the loader relocates is a page of its own in each process. */
 struct option {
@@ -38,12 +38,12 @@ static const struct option options[] = {
     {"STATS", OPTION_FLAG, AT(stats), 1}, /* print a summary on stderr when the process ends */
     {"SHARED_POOL_STAGE_STATS", OPTION_FLAG, AT(stage_stats), 1}, /* print how often each stage of the shared pool served a slot, when the process ends */
     {"SUPERSLAB_MAX_CACHED", OPTION_NUMBER, AT(superslab_max_cached), UINT32_MAX}, /* superslabs (2 MiB) kept when none of their slots is in use, at most */
-    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_NUMBER, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 1 MiB */
+    {"SUPERSLAB_MAX_MEMORY_MB", OPTION_MIB, AT(superslab_max_memory_mb), UINT32_MAX}, /* the same limit in MiB; 0 decides by what is in use: an eighth of it, at least 1 MiB */
     {"SUPERSLAB_TTL_SEC", OPTION_NUMBER, AT(superslab_ttl_sec), UINT32_MAX}, /* seconds after which a kept superslab goes back to the system, at the next release */
-    {"HUGE_PAGES_FROM_MB", OPTION_NUMBER, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB in use from which on huge pages (MADV_HUGEPAGE) are asked for, where memory is expected to be used up, while the heap grows quickly; otherwise from twice as many MiB mapped on, and for a block that need not be zero from half as many on; 4294967295 never does */
+    {"HUGE_PAGES_FROM_MB", OPTION_MIB, AT(huge_pages_from_mb), UINT32_MAX}, /* MiB in use from which on huge pages (MADV_HUGEPAGE) are asked for, where memory is expected to be used up, while the heap grows quickly; otherwise from twice as many MiB mapped on, and for a block that need not be zero from half as many on; 4294967295 never does */
     {"HOMES", OPTION_NUMBER, AT(homes), HAK_HOMES_MOST}, /* so many threads have memory of their own; the next ones share it, which holds less and makes them share a lock now and then; 0: twice as many as processors, but at most 32 or as many as processors */
-    {"LIMIT_MB", OPTION_NUMBER, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
-    {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
+    {"LIMIT_MB", OPTION_MIB, AT(limit_mb), UINT32_MAX}, /* MiB that may be mapped for blocks, in steps of 2 MiB, at least 2; what is kept goes before an allocation fails; 0: no limit */
+    {"SOFT_CAP", OPTION_CAPS, 0, 0}, /* "SIZE:MIB,SIZE:MIB", in HAKMEM_CONF and hakmem_conf, where commas part options, "SIZE:MIB;SIZE:MIB": a class that uses more than so many MiB has all threads' freed blocks collected before memory is mapped for it; never makes an allocation fail */
     {"PREWARM_SUPERSLABS", OPTION_NUMBER, AT(prewarm_superslabs), PREWARM_MOST}, /* superslabs (2 MiB) mapped and touched at the start, and kept beyond the limits until they are used; at most an eighth of RLIMIT_AS */
     {"PREWARM_SUPERSLABS_C0", OPTION_NUMBER, AT(prewarm_of_class[0]), PREWARM_MOST}, /* added to PREWARM_SUPERSLABS: all classes share superslabs, so that the class does not matter */
     {"PREWARM_SUPERSLABS_C1", OPTION_NUMBER, AT(prewarm_of_class[1]), PREWARM_MOST}, /* the same */
@@ -202,18 +202,32 @@ static bool options_parse_flag(const char *s, size_t length, bool *value)
     return false;
 }
 
-/* "SIZE:MIB,SIZE:MIB" */
-static bool options_parse_caps(const char *s, size_t length)
+/* A number of MiB. With a suffix it is bytes, as whoever writes 512m or 512MB means it: read as so
+ * many MiB times 1024 it would be no limit at all. */
+static bool options_parse_mib(const char *s, size_t length, uint64_t *mib)
+{
+    enum { MIB_SHIFT = 20 };
+    uint64_t value;
+    if (!hak_text_parse_size(s, length, &value))
+        return false;
+    bool is_bytes = s[length - 1] < '0' || s[length - 1] > '9';
+    *mib = is_bytes ? value >> MIB_SHIFT : value;
+    return !is_bytes || value % (UINT64_C(1) << MIB_SHIFT) == 0;
+}
+
+/* "SIZE:MIB,SIZE:MIB", with `set` for good. */
+static bool options_parse_caps(const char *s, size_t length, bool set)
 {
     const char *end = s + length;
     while (s < end) {
-        size_t item = hak_min(strcspn(s, ","), (size_t)(end - s));
+        size_t item = hak_min(strcspn(s, ",;"), (size_t)(end - s));
         size_t size_length = hak_min(strcspn(s, ":"), item);
         uint64_t size;
         uint64_t mib;
         if (size_length == item || !hak_text_parse_size(s, size_length, &size) ||
-            !hak_text_parse_size(s + size_length + 1, item - size_length - 1, &mib) ||
-            mib > UINT32_MAX || !hak_control_set_soft_cap(size, mib << 20))
+            !options_parse_mib(s + size_length + 1, item - size_length - 1, &mib) ||
+            mib > UINT32_MAX || size == 0 || size > HAK_SLOT_BYTES ||
+            (set && !hak_control_set_soft_cap(size, mib << 20)))
             return false;
         s += item + (s + item < end);
     }
@@ -237,6 +251,44 @@ static void options_copy(char *to, const char *value, size_t length)
     to[length] = '\0';
 }
 
+/* False: it is none of this kind, and nothing has changed. */
+static bool options_parse(const struct option *o, const char *s, size_t length)
+{
+    void *to = (char *)&hak_options + o->at;
+    uint64_t number;
+    if (o->kind == OPTION_FLAG)
+        return options_parse_flag(s, length, to);
+    if (o->kind == OPTION_CAPS)
+        return options_parse_caps(s, length, false) && options_parse_caps(s, length, true);
+    if (o->kind == OPTION_TEXT) {
+        if (length <= o->most)
+            options_copy(to, s, length);
+        return length <= o->most;
+    }
+    if (!(o->kind == OPTION_MIB ? options_parse_mib(s, length, &number)
+                                : hak_text_parse_size(s, length, &number)) ||
+        number > o->most)
+        return false;
+    *(uint64_t *)to = number;
+    return true;
+}
+
+static void options_warn_bad(const struct option *o, const char *s, size_t length)
+{
+    const char *wanted = "\" (a number is wanted, and not a huge one) for " PREFIX;
+    if (o->kind == OPTION_FLAG)
+        wanted = "\" (0 or 1 is wanted) for " PREFIX;
+    else if (o->kind == OPTION_MIB)
+        wanted = "\" (whole MiB are wanted: 512, or 512m; 1024, or 1g) for " PREFIX;
+    else if (o->kind == OPTION_CAPS)
+        wanted = "\" (SIZE:MIB,SIZE:MIB is wanted, sizes to 64k) for " PREFIX;
+    if (o->kind == OPTION_TEXT)
+        options_warn("too long a value for " PREFIX, o->name, strlen(o->name), "", "");
+    else
+        options_warn("bad value \"", s, length, wanted, o->name);
+}
+
+/* An empty value is as good as none: so scripts undo what others have set. */
 static void options_set(const char *name, size_t name_length, const char *value,
                         size_t value_length)
 {
@@ -244,27 +296,10 @@ static void options_set(const char *name, size_t name_length, const char *value,
         const struct option *o = &options[i];
         if (!options_same_name(name, name_length, o->name))
             continue;
-        void *to = (char *)&hak_options + o->at;
-        uint64_t number;
-        if (o->kind == OPTION_FLAG) {
-            if (!options_parse_flag(value, value_length, to))
-                options_warn("bad value \"", value, value_length,
-                             "\" (0 or 1 is wanted) for " PREFIX, o->name);
-        } else if (o->kind == OPTION_CAPS) {
-            if (!options_parse_caps(value, value_length))
-                options_warn("bad value \"", value, value_length,
-                             "\" (SIZE:MIB,SIZE:MIB is wanted, sizes to 64k) for " PREFIX, o->name);
-        } else if (o->kind == OPTION_TEXT) {
-            if (value_length > o->most)
-                options_warn("too long a value for " PREFIX, o->name, strlen(o->name), "", "");
-            else
-                options_copy(to, value, value_length);
-        } else if (hak_text_parse_size(value, value_length, &number) && number <= o->most) {
-            *(uint64_t *)to = number;
-        } else {
-            options_warn("bad value \"", value, value_length,
-                         "\" (a number is wanted, and not a huge one) for " PREFIX, o->name);
-        }
+        if (value_length == 0 && o->kind != OPTION_TEXT)
+            return;
+        if (!options_parse(o, value, value_length))
+            options_warn_bad(o, value, value_length);
         return;
     }
     if (!options_is_replaced(name, name_length))
@@ -285,6 +320,10 @@ static void options_parse_item(const char *s, size_t length, const char *where)
         s++, length--;
     if (length == 0 || *s == '#')
         return;
+    if (length > sizeof PREFIX - 1 && options_same_name(s, sizeof PREFIX - 1, PREFIX)) {
+        s += sizeof PREFIX - 1; /* whole, as in the environment */
+        length -= sizeof PREFIX - 1;
+    }
     size_t name_length = hak_min(strcspn(s, ":= \t"), length);
     size_t value = name_length;
     while (value < length && options_is_space(s[value]))

@@ -123,6 +123,24 @@ static void caps_are_set_by_option_and_by_name(void **state)
         CHECK(strstr(read_options(bad[i], NULL), "HAKMEM_SOFT_CAP\n") != NULL, "%s", bad[i]);
 }
 
+static void assert_one_bad_cap(const char *said)
+{
+    CHECK(strstr(said, "HAKMEM_SOFT_CAP\n") == said + strlen(said) - 16, "\"%s\"", said);
+}
+
+static void a_bad_cap_changes_none(void **state)
+{
+    (void)state;
+    assert_one_bad_cap(read_options("HAKMEM_SOFT_CAP=64:1,bogus", NULL));
+    assert_one_bad_cap(read_options("HAKMEM_SOFT_CAP=64:1,128:2k", NULL));
+    assert_one_bad_cap(read_options("HAKMEM_SOFT_CAP=64:1,65537:1", NULL));
+    assert_int_equal(value_of("class.64.soft_cap_bytes"), 0);
+    assert_string_equal(read_options("HAKMEM_CONF=soft_cap:64:1;128:2m,stats:1", NULL), "");
+    assert_int_equal(value_of("class.64.soft_cap_bytes"), 1 << 20);
+    assert_int_equal(value_of("class.128.soft_cap_bytes"), 2 << 20);
+    assert_true(hak_options.stats);
+}
+
 static void prewarmed_superslabs_of_all_names_are_added(void **state)
 {
     (void)state;
@@ -284,6 +302,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_program_at_its_limit_goes_on),
     cmocka_unit_test(a_refusal_of_the_system_is_told_with_its_limits),
     cmocka_unit_test(caps_are_set_by_option_and_by_name),
+    cmocka_unit_test(a_bad_cap_changes_none),
     cmocka_unit_test(prewarmed_superslabs_of_all_names_are_added),
     cmocka_unit_test(lazy_prewarming_waits),
     cmocka_unit_test(prewarming_leaves_most_of_the_address_space),

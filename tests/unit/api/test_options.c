@@ -92,6 +92,49 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     assert_int_equal(hak_pool.config.max_count, 2048);
 }
 
+static void mebibytes_with_a_suffix_are_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        char *variable;
+        uint64_t mib;
+    } good[] = {{"HAKMEM_LIMIT_MB=512", 512},   {"HAKMEM_LIMIT_MB=512m", 512},
+                {"HAKMEM_LIMIT_MB=512MB", 512}, {"HAKMEM_LIMIT_MB=2GiB", 2048},
+                {"HAKMEM_LIMIT_MB=2048k", 2},   {"HAKMEM_LIMIT_MB=0", 0}};
+    static char *const bad[] = {"HAKMEM_LIMIT_MB=512k", "HAKMEM_LIMIT_MB=100000000g",
+                                "HAKMEM_LIMIT_MB=4294967296", "HAKMEM_LIMIT_MB=m"};
+    for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+        assert_string_equal(read_options(good[i].variable, NULL), "");
+        CHECK(hak_options.limit_mb == good[i].mib, "%s", good[i].variable);
+    }
+    for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+        const char *said = read_options(bad[i], NULL);
+        assert_one_line(said);
+        assert_said(said, "512, or 512m");
+        assert_int_equal(hak_options.limit_mb, 0);
+    }
+    assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_MEMORY_MB=64m", NULL), "");
+    assert_int_equal(hak_pool.config.max_bytes, 64u << 20);
+    assert_string_equal(read_options("HAKMEM_HUGE_PAGES_FROM_MB=1g", NULL), "");
+    assert_int_equal(hak_options.huge_pages_from_mb, 1024);
+}
+
+static void an_empty_value_is_none(void **state)
+{
+    (void)state;
+    assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_CACHED=", "HAKMEM_STATS="), "");
+    assert_string_equal(read_options("HAKMEM_CONF=stats:1", "HAKMEM_STATS="), "");
+    assert_true(hak_options.stats);
+}
+
+static void a_list_may_have_whole_names(void **state)
+{
+    (void)state;
+    assert_string_equal(read_options("HAKMEM_CONF=HAKMEM_STATS:1,hakmem_limit_mb:6", NULL), "");
+    assert_true(hak_options.stats);
+    assert_int_equal(hak_options.limit_mb, 6);
+}
+
 static void a_list_sets_several(void **state)
 {
     (void)state;
@@ -120,12 +163,10 @@ static void a_bad_value_is_named_and_changes_nothing(void **state)
     static char *const bad[] = {
         "HAKMEM_SUPERSLAB_MAX_CACHED=many",
         "HAKMEM_SUPERSLAB_MAX_CACHED=-1",
-        "HAKMEM_SUPERSLAB_MAX_CACHED=",
         "HAKMEM_SUPERSLAB_MAX_CACHED=1.5",
         "HAKMEM_SUPERSLAB_MAX_CACHED=8g",
         "HAKMEM_SUPERSLAB_MAX_CACHED=99999999999999999999",
         "HAKMEM_STATS=2",
-        "HAKMEM_STATS=",
         "HAKMEM_STATS=maybe",
     };
     for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
@@ -284,6 +325,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_variables_everything_has_its_default_and_nothing_is_said),
     cmocka_unit_test(flags_have_several_spellings),
     cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
+    cmocka_unit_test(mebibytes_with_a_suffix_are_bytes),
+    cmocka_unit_test(an_empty_value_is_none),
+    cmocka_unit_test(a_list_may_have_whole_names),
     cmocka_unit_test(a_list_sets_several),
     cmocka_unit_test(a_variable_of_its_own_beats_the_list),
     cmocka_unit_test(a_bad_value_is_named_and_changes_nothing),
