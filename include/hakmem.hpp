@@ -13,6 +13,7 @@
 #include "hakmem.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory_resource>
 #include <new>
 
@@ -20,7 +21,8 @@ namespace hakmem
 {
 
 /* All of them are equal: what one has allocated any other may free. allocate throws std::bad_alloc
- * when there is no memory, and for more than PTRDIFF_MAX bytes. The alignment is a power of two. */
+ * when there is no memory, and for more than PTRDIFF_MAX bytes; compiled without exceptions it ends
+ * the program. The alignment is a power of two. */
 class memory_resource final : public std::pmr::memory_resource
 {
     /* Every block of malloc's has it. */
@@ -30,8 +32,13 @@ class memory_resource final : public std::pmr::memory_resource
     {
         void *p = alignment <= least_alignment ? hakmem_malloc(bytes)
                                                : hakmem_aligned_alloc(alignment, bytes);
-        if (p == nullptr)
+        if (p == nullptr) {
+#ifdef __cpp_exceptions
             throw std::bad_alloc();
+#else
+            std::abort();
+#endif
+        }
         return p;
     }
 
