@@ -31,6 +31,17 @@ static void text_number(struct hak_text *text, uint64_t value, unsigned radix)
     hak_text_string(text, d);
 }
 
+void hak_text_printable(struct hak_text *text, const char *s, size_t length)
+{
+    char one[2] = {0};
+    for (size_t i = 0; i < length && s[i] != '\0'; i++) {
+        one[0] = s[i];
+        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
+            one[0] = '?';
+        hak_text_string(text, one);
+    }
+}
+
 void hak_text_decimal(struct hak_text *text, uint64_t value)
 {
     text_number(text, value, 10);

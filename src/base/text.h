@@ -17,6 +17,9 @@ struct hak_text {
 
 void hak_text_begin(struct hak_text *text, char *buffer, size_t size_bytes);
 void hak_text_string(struct hak_text *text, const char *s);
+/* So many bytes of s, with '?' for control characters: what comes from outside, a path, stays in
+ * its line and sends a terminal nothing. */
+void hak_text_printable(struct hak_text *text, const char *s, size_t length);
 void hak_text_decimal(struct hak_text *text, uint64_t value);
 void hak_text_hex(struct hak_text *text, uint64_t value); /* with 0x */
 

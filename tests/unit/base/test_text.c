@@ -157,6 +157,18 @@ static void text_is_found_where_the_c_library_finds_it(void **state)
     assert_int_equal(hak_text_digits("max"), 0);
 }
 
+static void what_comes_from_outside_stays_in_its_line(void **state)
+{
+    (void)state;
+    char line[16];
+    struct hak_text text;
+    hak_text_begin(&text, line, sizeof line);
+    hak_text_printable(&text, "a\nb\033\x7f\xc3\xa9 c", 20);
+    assert_string_equal(line, "a?b??\xc3\xa9 c");
+    hak_text_printable(&text, "12345", 2);
+    assert_string_equal(line, "a?b??\xc3\xa9 c12");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(numbers_are_written_as_printf_writes_them),
     cmocka_unit_test(the_largest_number_fits),
@@ -164,6 +176,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parse_size_reads_numbers_and_suffixes),
     cmocka_unit_test(parse_size_refuses_everything_else_and_leaves_the_value),
     cmocka_unit_test(parse_size_reads_no_further_than_it_was_told),
+    cmocka_unit_test(what_comes_from_outside_stays_in_its_line),
     cmocka_unit_test(text_is_found_where_the_c_library_finds_it),
 };
 UNIT_MAIN(tests)
