@@ -65,8 +65,8 @@ int hakmem_stats_json(char *buffer, size_t size);
  * or ENOTSUP (the hardened library has no profile). hakmem_prof_stop ends sampling; what was
  * sampled stays. hakmem_prof_dump writes the profile to a file, in which %p is replaced by the
  * number of the process and %n by that of the dump; NULL is HAKMEM_PROF_FILE. Returns 0, ENODATA
- * (never started) or the errno of the file. docs/profiling.md describes the format; `hakmem prof`
- * reads it. */
+ * (never started), ENAMETOOLONG (1 KiB or more) or the errno of the file. docs/profiling.md
+ * describes the format; `hakmem prof` reads it. */
 int hakmem_prof_start(uint64_t period_bytes);
 void hakmem_prof_stop(void);
 int hakmem_prof_dump(const char *path);

@@ -144,20 +144,7 @@ static unsigned options_distance(const char *a, size_t a_length, const char *b)
     return row[b_length];
 }
 
-/* The environment may hold anything; a message stays one line, and the terminal gets no control
- * character from it. */
-static void options_add_n(struct hak_text *text, const char *s, size_t length)
-{
-    char piece[48];
-    size_t n = hak_min(length, sizeof piece - 1);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
-            piece[i] = '?';
-        else
-            piece[i] = s[i];
-    piece[n] = '\0';
-    hak_text_string(text, piece);
-}
+#define OPTIONS_SHOWN 120u /* bytes of a name or a value */
 
 static void options_warn(const char *what, const char *s, size_t length, const char *advice,
                          const char *name)
@@ -167,7 +154,7 @@ static void options_warn(const char *what, const char *s, size_t length, const c
     hak_text_begin(&text, line, sizeof line);
     hak_text_string(&text, "hakmem: ");
     hak_text_string(&text, what);
-    options_add_n(&text, s, length);
+    hak_text_printable(&text, s, hak_min(length, OPTIONS_SHOWN));
     hak_text_string(&text, advice);
     hak_text_string(&text, name);
     hak_text_string(&text, "\n");
@@ -425,11 +412,28 @@ struct hak_pool_config hak_options_pool_config(void)
     };
 }
 
+/* A relative path, in a buffer of `size` bytes, as it is now: programs change their folder. It
+ * stays as it is if it does not fit. */
+static void options_make_absolute(char *path, size_t size, bool is_pattern)
+{
+    char folder[HAK_POLICY_TEXT];
+    size_t length = strlen(path);
+    if (*path == '/' || *path == '\0')
+        return;
+    size_t before = hak_os_folder(folder, sizeof folder);
+    if (before == 0 || before + 1 + length >= size ||
+        (is_pattern && memchr(folder, '%', before) != NULL))
+        return;
+    memmove(path + before + 1, path, length + 1);
+    memcpy(path, folder, before);
+    path[before] = '/';
+}
+
 /* What an option says beats a policy. */
 static void options_policy(void)
 {
     struct hak_policy_config config = {.watch_group = hak_options.cgroup};
-    const char *text = hak_options.policy;
+    char *text = hak_options.policy;
     config.fixed[HAK_KNOB_AGE] = hak_options.superslab_ttl_sec != 1;
     config.fixed[HAK_KNOB_HUGE_PAGES] =
         hak_options.huge_pages_from_mb != HAK_POOL_HUGE_PAGES_FROM_MB;
@@ -438,14 +442,17 @@ static void options_policy(void)
     const char *try = options_behind(text, "try:");
     if (learn != NULL) {
         config.mode = HAK_POLICY_LEARN;
-        text = learn;
+        text += learn - text;
     } else if (try != NULL) {
         config.mode = HAK_POLICY_TRY;
-        text = try;
+        text += try - text;
     } else if (*text != '\0' && strcmp(text, "off") != 0) {
         config.mode = HAK_POLICY_FROZEN;
     }
     if (config.mode != HAK_POLICY_FIXED) {
+        if (config.mode != HAK_POLICY_FROZEN) /* which is read here and now */
+            options_make_absolute(text, (size_t)(hak_options.policy + HAK_POLICY_TEXT - text),
+                                  false);
         config.file = text;
         hak_heap_self_slow(); /* the tables of classes are filled at the start */
     }
@@ -490,6 +497,7 @@ static void options_apply(void)
     hak_options_apply_limits();
     options_perturb();
     options_trace();
+    options_make_absolute(hak_options.prof_file, sizeof hak_options.prof_file, true);
     options_policy();
     options_prewarm();
 }

@@ -34,8 +34,7 @@ void hak_profile_begin(void)
 static void profile_write(void)
 {
     char path[HAK_PROF_PATH_BYTES];
-    hak_prof_expand(NULL, path);
-    int error = hak_prof_write(path);
+    int error = hak_prof_expand(NULL, path) ? hak_prof_write(path) : ENAMETOOLONG;
     if (error != 0)
         hak_report_not_written("HAKMEM_PROF: the profile", path, error);
 }

@@ -220,7 +220,7 @@ void hak_report_not_written(const char *what, const char *path, int error)
     hak_text_string(&text, "hakmem: ");
     hak_text_string(&text, what);
     hak_text_string(&text, " could not be written to ");
-    hak_text_string(&text, path);
+    hak_text_printable(&text, path, strlen(path));
     report_number(&text, " (errno ", (uint64_t)error, ")\n");
     hak_os_write_stderr(line, (size_t)(text.at - line));
 }

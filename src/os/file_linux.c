@@ -8,11 +8,18 @@
 #include <errno.h>
 #include <fcntl.h>
 
+/* A pipe that nobody reads is refused (ENXIO), else the end of a process would wait for a reader. A
+ * symbolic link is followed, as by a shell's redirection: /dev/stdout is one, and whose links are
+ * not to be trusted in a folder like /tmp the kernel knows (fs.protected_symlinks). */
 int hak_os_open(const char *path, bool write)
 {
-    int flags = O_CLOEXEC | (write ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY);
     enum { FOR_ITS_OWNER = 0600 };
-    return (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path, flags, FOR_ITS_OWNER, 0, 0);
+    int flags = write ? O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY : O_RDONLY;
+    int file =
+        (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, FOR_ITS_OWNER, 0, 0);
+    if (file >= 0 && write)
+        hak_syscall6(SYS_fcntl, file, F_SETFL, 0, 0, 0, 0);
+    return file;
 }
 
 size_t hak_os_read(int file, char *buffer, size_t bytes)
@@ -48,6 +55,28 @@ int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got)
     return n < 0 && n != -EINTR ? (int)-n : 0;
 }
 
+size_t hak_os_folder(char *folder, size_t size)
+{
+    long length = hak_syscall6(SYS_getcwd, (long)folder, (long)size, 0, 0, 0, 0);
+    /* "(unreachable)/...": it lies outside of what the process sees. */
+    return length > 1 && folder[0] == '/' ? (size_t)length - 1 : 0;
+}
+
+/* A file of this name that is there already was left by a process with this number, which ended
+ * while it wrote: in containers numbers come again. */
+static int file_make_anew(const char *path)
+{
+    enum { TRIES = 2, FOR_ALL = 0666 };
+    int file = -EEXIST;
+    for (int i = 0; i < TRIES && file == -EEXIST; i++) {
+        if (i != 0)
+            hak_syscall6(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+        file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)path,
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FOR_ALL, 0, 0);
+    }
+    return file;
+}
+
 int hak_os_write_file(const char *path, const char *text, size_t bytes)
 {
     enum { NAME_BYTES = 1024 };
@@ -59,8 +88,7 @@ int hak_os_write_file(const char *path, const char *text, size_t bytes)
     hak_text_decimal(&name, hak_os_process_id());
     if (name.length >= sizeof beside)
         return ENAMETOOLONG;
-    int file = (int)hak_syscall6(SYS_openat, AT_FDCWD, (long)beside,
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666, 0, 0);
+    int file = file_make_anew(beside);
     if (file < 0)
         return -file;
     int error = hak_os_write(file, text, bytes);

@@ -145,14 +145,16 @@ void hak_os_expect_hidden_operators(void);
 
 /* --- files: for what the program has asked to be written --- */
 
-/* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only.
- */
+/* A descriptor, or a negative errno value. A file that is written is made anew, for its owner only;
+ * ENXIO: a pipe that nobody reads. */
 int hak_os_open(const char *path, bool write);
 /* Bytes read; 0 at the end and on errors. */
 size_t hak_os_read(int file, char *buffer, size_t bytes);
 /* All of it: 0 or an errno. Never ends the process: SIGPIPE and SIGXFSZ do not come of it. */
 int hak_os_write(int file, const char *text, size_t bytes);
 void hak_os_close(int file);
+/* The folder that paths are relative to: its length. 0: it is not known, or longer than `size`. */
+size_t hak_os_folder(char *folder, size_t size);
 uint64_t hak_os_process_id(void);
 /* The program break: where the heap of brk and sbrk ends. */
 uintptr_t hak_os_break(void);
@@ -209,7 +211,8 @@ uint64_t hak_os_resident_bytes(void);
 
 /* Reads up to `size` bytes; *got says how many. Returns 0 or an errno. */
 int hak_os_read_file(const char *path, char *buffer, size_t size, size_t *got);
-/* Writes a file of this name, at once: a reader finds the old one or the new one. */
+/* Writes a file of this name, at once: a reader finds the old one or the new one. A symbolic link
+ * of this name is replaced, not what it leads to. */
 int hak_os_write_file(const char *path, const char *text, size_t bytes);
 
 /* --- for the hardened build only (guard_linux.c, operators_linux.c, random.c) --- */

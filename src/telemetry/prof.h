@@ -88,8 +88,9 @@ void hak_prof_freed(uint32_t site, size_t bytes);
  * and %n for that of the dump. Cut off behind HAK_PROF_PATH_BYTES - 1. Before threads start. */
 #define HAK_PROF_PATH_BYTES 1024u
 void hak_prof_set_path(const char *pattern);
-/* `path`, of HAK_PROF_PATH_BYTES, is what a pattern stands for now. NULL: the one that was set. */
-void hak_prof_expand(const char *pattern, char *path);
+/* `path`, of HAK_PROF_PATH_BYTES, is what a pattern stands for now. NULL: the one that was set.
+ * False: it is longer, and cut off. */
+bool hak_prof_expand(const char *pattern, char *path);
 /* Writes the profile as text (docs/profiling.md describes it). NULL: to the path that was set.
  * Returns 0 or an errno; ENODATA: it was never started. */
 int hak_prof_write(const char *path);

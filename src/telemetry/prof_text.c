@@ -9,6 +9,7 @@
 
 #define LEAK_SITES 20u
 #define LEAK_FRAMES 16u
+#define LEAK_NAME_BYTES 200u /* of a library's path: a line has room for it */
 
 struct prof_file {
     int file;  /* -1: stderr */
@@ -160,7 +161,7 @@ void hak_prof_set_path(const char *pattern)
     hak_text_string(&text, pattern);
 }
 
-void hak_prof_expand(const char *pattern, char *path)
+bool hak_prof_expand(const char *pattern, char *path)
 {
     static _Atomic(uint32_t) dumps;
     uint32_t number = hak_add_relaxed(&dumps, 1u) + 1;
@@ -174,6 +175,7 @@ void hak_prof_expand(const char *pattern, char *path)
         else
             hak_text_string(&text, (const char[]){*c, '\0'});
     }
+    return text.length < HAK_PROF_PATH_BYTES;
 }
 
 int hak_prof_write(const char *path)
@@ -182,7 +184,8 @@ int hak_prof_write(const char *path)
     char expanded[HAK_PROF_PATH_BYTES];
     if (hak_prof_period() == 0)
         return ENODATA;
-    hak_prof_expand(path, expanded);
+    if (!hak_prof_expand(path, expanded))
+        return ENAMETOOLONG;
     int file = hak_os_open(expanded, true);
     if (file < 0)
         return -file;
@@ -204,7 +207,7 @@ static void file_frame(struct prof_file *f, uintptr_t pc)
     const char *name = hak_os_image_of(pc, &base);
     hak_text_string(file_text(f), "hakmem:     ");
     if (name != NULL)
-        hak_text_string(file_text(f), name[0] != '\0' ? name : "program");
+        hak_text_printable(file_text(f), name[0] != '\0' ? name : "program", LEAK_NAME_BYTES);
     hak_text_string(file_text(f), name != NULL ? "+" : "");
     hak_text_hex(file_text(f), pc - base);
     hak_text_string(file_text(f), "\n");

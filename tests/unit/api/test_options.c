@@ -289,6 +289,22 @@ static const char *read_file_of_options(const char *text, size_t length, char *v
     return said;
 }
 
+static void relative_paths_are_those_of_the_start(void **state)
+{
+    (void)state;
+    assert_int_equal(chdir("/usr"), 0);
+    read_options("HAKMEM_POLICY=learn:none-of-ours", "HAKMEM_PROF_FILE=x-%p");
+    assert_string_equal(hak_policy_file(), "/usr/none-of-ours");
+    assert_string_equal(hak_options.prof_file, "/usr/x-%p");
+    read_options("HAKMEM_POLICY=try:/tmp/none-of-ours", "HAKMEM_PROF_FILE=/x");
+    assert_string_equal(hak_policy_file(), "/tmp/none-of-ours");
+    assert_string_equal(hak_options.prof_file, "/x");
+    char long_path[sizeof "HAKMEM_PROF_FILE=" + HAK_PROF_PATH_BYTES] = "HAKMEM_PROF_FILE=";
+    memset(long_path + 17, 'y', HAK_PROF_PATH_BYTES - 1); /* one more would not fit */
+    assert_string_equal(read_options(long_path, NULL), "");
+    assert_string_equal(hak_options.prof_file, long_path + 17);
+}
+
 static void a_file_can_set_options(void **state)
 {
     (void)state;
@@ -337,6 +353,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_entry_of_the_list_without_a_value_is_said),
     cmocka_unit_test(names_of_others_are_left_alone),
     cmocka_unit_test(a_program_can_have_options_of_its_own),
+    cmocka_unit_test(relative_paths_are_those_of_the_start),
     cmocka_unit_test(a_file_can_set_options),
     cmocka_unit_test(a_file_that_is_none_is_said),
 };

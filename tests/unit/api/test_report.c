@@ -209,6 +209,29 @@ static void the_summary_is_lines_of_ours(void **state)
     assert_non_null(strstr(said, "stage fresh 1 (100.0%)\n"));
 }
 
+static void a_path_that_is_said_forges_no_line(void **state)
+{
+    (void)state;
+    fake_os_capture_stderr();
+    hak_report_not_written("HAKMEM_PROF: the profile", "a\nhakmem: all is well\033[2J", EACCES);
+    const char *said = fake_os_captured();
+    assert_string_equal(said, "hakmem: HAKMEM_PROF: the profile could not be written to a?hakmem: "
+                              "all is well?[2J (errno 13)\n");
+}
+
+static void a_profile_that_cannot_be_written_says_why(void **state)
+{
+    (void)state;
+    static char path[1100] = "/tmp/";
+    memset(path + 5, 'x', sizeof path - 6);
+    assert_int_equal(hakmem_prof_start(0), 0);
+    assert_int_equal(hakmem_prof_dump(path), ENAMETOOLONG);
+    path[HAK_PROF_PATH_BYTES] = '\0';
+    assert_int_equal(hakmem_prof_dump(path), ENAMETOOLONG);
+    assert_int_equal(hakmem_prof_dump("/dev/full"), ENOSPC);
+    assert_int_equal(hakmem_prof_dump("/nowhere/x"), ENOENT);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_name_can_be_read_before_and_after_the_first_allocation),
     cmocka_unit_test(unknown_names_and_writes_are_refused),
@@ -221,5 +244,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mallopt_bounds_what_is_kept_and_refuses_what_is_out_of_range),
     cmocka_unit_test(trim_tells_whether_memory_went_back),
     cmocka_unit_test(the_summary_is_lines_of_ours),
+    cmocka_unit_test(a_path_that_is_said_forges_no_line),
+    cmocka_unit_test(a_profile_that_cannot_be_written_says_why),
 };
 UNIT_MAIN(tests)
