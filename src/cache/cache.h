@@ -192,6 +192,7 @@ struct hak_heap {
     uint32_t exchanged_blocks;  /* owner: sent to other homes since that was last weighed, and */
     uint32_t exchange_calls;    /* refills and overflows until then */
     uint8_t exchange_refused;   /* times that it was for nothing: twice as many the next time */
+    bool can_do_without;        /* owner: see hak_heap_can_do_without */
     uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
     struct hak_heap *next_heap; /* all heaps; constant once in the list */
     struct hak_heap *next_free; /* under the registry's lock */

@@ -181,6 +181,7 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
         hak_homes_move_in(heap, home);
     hak_cache_refresh(heap);
     heap->end_rounds = 0;
+    heap->can_do_without = false;
     hak_store_relaxed(&heap->group, (uint8_t)group);
     heap->unwatched_bytes = 0;
     if (heap->front.meter != NULL)

@@ -3,6 +3,7 @@
  * hard: blocks of size classes. See hard.h. */
 #include "hard/hard_internal.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct hard hak_hard = {.claim_mask = HARD_LIVE | HARD_MAKER_MASK,
@@ -92,6 +93,27 @@ static void *blocks_move(void *p, size_t have, size_t bytes)
     return q;
 }
 
+/* To less. NULL: it may stay where it is, and that is no failure to the program. */
+static void *blocks_try_move(void *p, size_t have, size_t bytes)
+{
+    int error = errno;
+    hak_heap_can_do_without(true);
+    void *q = blocks_move(p, have, bytes);
+    hak_heap_can_do_without(false);
+    if (q == NULL)
+        errno = error;
+    return q;
+}
+
+static void *blocks_move_large(void *p, uint32_t entry, size_t bytes)
+{
+    size_t have = hak_hard_large_usable_bytes(p, entry);
+    void *q = bytes <= have ? blocks_try_move(p, have, bytes) : NULL;
+    if (q == NULL && bytes <= have && hak_hard_large_try_shrink(p, entry, bytes))
+        return p;
+    return q != NULL ? q : blocks_move(p, have, bytes);
+}
+
 /* A block of no bytes. False: p is none. */
 static bool blocks_try_grow_nothing(void *p, const struct hard_claim *claim, size_t bytes,
                                     void **out)
@@ -112,7 +134,7 @@ bool hak_hard_realloc(void *p, size_t size_bytes, void **out)
         if (!hak_hard_large_realloc(p, entry, size_bytes, out))
             return false;
         if (*out == NULL)
-            *out = blocks_move(p, hak_hard_large_usable_bytes(p, entry), size_bytes);
+            *out = blocks_move_large(p, entry, size_bytes);
         return true;
     }
     unsigned cls = (entry & HAK_KIND_MASK) / 2;
@@ -125,11 +147,15 @@ bool hak_hard_realloc(void *p, size_t size_bytes, void **out)
         hak_hard_refuse(p, cls, word, &claim);
     if (!hard_canary_holds(p, have, block_bytes))
         hak_hard_overflow(p, cls, have);
-    *out = p;
-    if (blocks_stay(block_bytes, size_bytes))
+    bool stays = blocks_stay(block_bytes, size_bytes);
+    bool grows = !stays && size_bytes > have;
+    *out = stays   ? NULL
+           : grows ? blocks_move(p, have, size_bytes)
+                   : blocks_try_move(p, have, size_bytes);
+    if (*out == NULL && !grows) {
         blocks_resize(p, cls, at, word, size_bytes);
-    else
-        *out = blocks_move(p, have, size_bytes);
+        *out = p;
+    }
     return true;
 }
 

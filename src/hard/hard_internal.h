@@ -242,6 +242,8 @@ void *hak_hard_large_alloc(size_t size_bytes, uint32_t how);
 /* `entry` is what the map says of p's slot. False: no block begins at p. */
 bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim);
 bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **out);
+/* Makes the block at p shorter where it is. False: refused, nothing has changed. */
+bool hak_hard_large_try_shrink(void *p, uint32_t entry, size_t size_bytes);
 size_t hak_hard_large_usable_bytes(const void *p, uint32_t entry);
 /* What was noted of a range, and its length. */
 struct hak_note *hak_hard_large_note(const void *range, bool *huge);

@@ -386,6 +386,32 @@ bool hak_hard_large_realloc(void *p, uint32_t entry, size_t size_bytes, void **o
     return true;
 }
 
+/* The guard behind it grows by the pages that the block leaves, which are zero from then on. */
+bool hak_hard_large_try_shrink(void *p, uint32_t entry, size_t size_bytes)
+{
+    struct hak_note *note;
+    char *range = large_range(p, entry, &note);
+    if (range == NULL)
+        return false;
+    size_t before = hard_large_end(note);
+    struct hak_note now = *note;
+    now.bytes = size_bytes;
+    size_t end = hard_large_end(&now);
+    bool has_guard = note->how & HARD_GUARD_BACK;
+    if (end < before) {
+        if (has_guard && hak_os_protect(range + end, before - end, false) != 0)
+            return false;
+        if (hak_os_purge(range + end, before - end) != 0) {
+            if (has_guard)
+                hak_os_protect(range + end, before - end, true);
+            return false;
+        }
+        note->bytes = hak_min(note->bytes, end - note->front_bytes);
+    }
+    large_resize(range, note, size_bytes);
+    return true;
+}
+
 size_t hak_hard_large_usable_bytes(const void *p, uint32_t entry)
 {
     struct hak_note *note;

@@ -8,10 +8,19 @@
 #include <errno.h>
 #include <string.h>
 
+void hak_heap_can_do_without(bool can)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (heap != NULL)
+        heap->can_do_without = can;
+}
+
 /* `kind` is that of the block that could not be had. */
 static void *route_no_memory(size_t bytes, size_t align, unsigned kind)
 {
-    hak_failure_record(bytes, align, kind);
+    const struct hak_heap *heap = hak_heap_self_if_open();
+    if (heap == NULL || !heap->can_do_without)
+        hak_failure_record(bytes, align, kind);
     errno = ENOMEM;
     return NULL;
 }
@@ -438,12 +447,24 @@ static size_t route_grown_bytes(size_t have, size_t bytes)
                                                                                        : bytes;
 }
 
+/* NULL is no failure to the program. */
+static void *route_try_malloc(size_t bytes, uintptr_t site)
+{
+    int error = errno;
+    hak_heap_can_do_without(true);
+    void *p = hak_heap_malloc_at(bytes, site);
+    hak_heap_can_do_without(false);
+    if (p == NULL)
+        errno = error;
+    return p;
+}
+
 static void *route_grow(size_t have, size_t bytes, uintptr_t site)
 {
     size_t grown = route_grown_bytes(have, bytes);
-    void *q = hak_heap_malloc_at(grown, site);
     if (grown == bytes)
-        return q;
+        return hak_heap_malloc_at(bytes, site);
+    void *q = route_try_malloc(grown, site);
     if (q == NULL)
         return hak_heap_malloc_at(bytes, site);
     if (!HAK_HARDENED && HAK_UNLIKELY(hak_prof_is_on()))
@@ -468,9 +489,9 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
         if (q != NULL)
             return q;
     }
-    void *q = route_grow(have, bytes, site);
+    void *q = bytes <= have ? route_try_malloc(bytes, site) : route_grow(have, bytes, site);
     if (q == NULL)
-        return NULL;
+        return bytes <= have ? p : NULL; /* it has the room */
     memcpy(q, p, hak_min(have, bytes));
     if (!hak_heap_try_free(p))
         hak_heap_free_slow(p);

@@ -1,9 +1,12 @@
 /* Conformance: realloc and reallocarray keep the content over every change of size; size 0 frees.
  *
+ * Runs itself as a child with a limit in its environment.
  * Run with the library preloaded, or built against the prefixed one.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <errno.h>
+#include <string.h>
 
+#include "conformance/support/child.h"
 #include "conformance/support/cmocka_all.h"
 #include "conformance/support/pattern.h"
 #include "conformance/support/sizes.h"
@@ -199,8 +202,101 @@ static void reallocarray_is_realloc_of_the_product(void **state)
     my_free(p);
 }
 
-int main(void)
+static void *exhausted[1 << 15];
+static size_t exhausted_count;
+
+/* Until nothing is to be had. False: there is no limit. */
+static bool exhaust(void)
 {
+    static const size_t sizes[] = {MIB(1), 100000, 30000, 8000, 3000, 1500, 700, 200, 100};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *p;
+        while ((p = my_malloc(sizes[i])) != NULL) {
+            if (exhausted_count == COUNT_OF(exhausted))
+                return false;
+            exhausted[exhausted_count++] = p;
+        }
+    }
+    return true;
+}
+
+enum { MOST_SHRUNK = 200 };
+
+struct shrunk {
+    void *p;
+    size_t from, to;
+};
+
+static bool shrink(struct shrunk *b)
+{
+    errno = 1234;
+    b->p = my_realloc(b->p, b->to);
+    if (b->p == NULL || errno != 1234 || my_malloc_usable_size(b->p) < b->to ||
+        !pattern_holds(b->p, b->to, b->from)) {
+        fprintf(stderr, "from %zu to %zu: %p, errno %d\n", b->from, b->to, b->p, errno);
+        return false;
+    }
+    pattern_fill(b->p, b->to, b->to);
+    return true;
+}
+
+/* In a process with a limit. */
+static int shrink_without_memory(void)
+{
+    static const size_t sizes[] = {200, 1000, 3000, 9000, 40000, 100000, 400000, MIB(1), MIB(5)};
+    static struct shrunk blocks[MOST_SHRUNK];
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        for (size_t to = 1; to < sizes[i]; to = to * 4 + 1) {
+            blocks[n] = (struct shrunk){my_malloc(sizes[i]), sizes[i], to};
+            assert_non_null(blocks[n].p);
+            pattern_fill(blocks[n].p, sizes[i], sizes[i]);
+            n++;
+        }
+    }
+    if (!exhaust())
+        return CHILD_SKIP;
+    for (size_t i = 0; i < n; i++)
+        if (!exhaust() || !shrink(&blocks[i]))
+            return 1;
+    for (size_t i = 0; i < exhausted_count; i++)
+        my_free(exhausted[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!pattern_holds(blocks[i].p, blocks[i].to, blocks[i].to))
+            return 1;
+        my_free(blocks[i].p);
+        void *p = my_calloc(1, blocks[i].from); /* what they left is zero where it has to be */
+        if (p == NULL || !all_zero(p, blocks[i].from))
+            return 1;
+        my_free(p);
+    }
+    return 0;
+}
+
+static void set_limit(void *limit)
+{
+    putenv(limit);
+}
+
+/* What has the room already. */
+static void a_block_becomes_shorter_without_memory(void **state)
+{
+    (void)state;
+    static char limit[] = "HAKMEM_LIMIT_MB=128";
+    static struct child child;
+    child = (struct child){.argv = (char *[]){(char *)child_self(), "--shrink", NULL},
+                           .setup = set_limit,
+                           .setup_arg = limit};
+    assert_true(child_run(&child));
+    if (allocator_may_be_other() && child_exited(&child, CHILD_SKIP))
+        skip();
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--shrink") == 0)
+        return shrink_without_memory();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_survives_every_pair_of_sizes),
         cmocka_unit_test(growing_byte_by_byte_and_shrinking_again),
@@ -210,6 +306,7 @@ int main(void)
         cmocka_unit_test(shrinking_gives_memory_back),
         cmocka_unit_test(what_a_block_leaves_serves_others),
         cmocka_unit_test(reallocarray_is_realloc_of_the_product),
+        cmocka_unit_test(a_block_becomes_shorter_without_memory),
     };
     return RUN_TESTS(tests);
 }

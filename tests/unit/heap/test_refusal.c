@@ -4,6 +4,7 @@
  * refused. It may fail to get memory, with ENOMEM; it may not crash, lose or change what it had, or
  * stay broken when memory is there again. */
 #include "heap_support.h"
+#include "space/failure.h"
 
 #define MOST_REFUSALS 200u
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -213,10 +214,37 @@ static void without_any_memory_every_call_says_enomem_and_leaks_nothing(void **s
     release(allocate(100));
 }
 
+/* Nor is it a failure to anybody. */
+static void a_block_becomes_shorter_without_any_memory(void **state)
+{
+    (void)state;
+    static const size_t have[] = {200, 1000, 5000, 30000, 200000, MIB, 5 * MIB};
+    for (size_t i = 0; i < UNIT_COUNT(have); i++) {
+        for (size_t bytes = 1; bytes < have[i]; bytes = bytes * 3 + 1) {
+            char *p = allocate(have[i]);
+            fill(p, have[i], (unsigned)i);
+            fake_os_fail_from(FAKE_ANY, 1, ENOMEM);
+            for (size_t size = 16; size <= 8192; size += 16) /* all that is there */
+                while (hak_heap_malloc(size) != NULL)
+                    continue;
+            uint64_t failures = hak_failure_count(HAK_FAILURE_MAP);
+            errno = 1234;
+            p = hak_heap_realloc(p, bytes);
+            CHECK(p != NULL && errno == 1234, "%zu to %zu: errno %d", have[i], bytes, errno);
+            assert_int_equal(hak_failure_count(HAK_FAILURE_MAP), failures);
+            fake_os_fail_nothing();
+            assert_true(is_filled(p, bytes, have[i], (unsigned)i));
+            assert_true(hak_heap_usable_bytes(p) >= bytes);
+            release(p);
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_single_refusal_is_survived),
     cmocka_unit_test(running_out_of_memory_at_each_call_is_survived),
     cmocka_unit_test(a_refusal_while_the_process_starts_is_survived),
     cmocka_unit_test(without_any_memory_every_call_says_enomem_and_leaks_nothing),
+    cmocka_unit_test(a_block_becomes_shorter_without_any_memory),
 };
 UNIT_MAIN(tests)
