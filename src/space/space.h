@@ -101,7 +101,7 @@ int hak_space_need_meta(size_t limit);
  * also to whoever looks at that moment. False: refused. */
 bool hak_space_try_forget_meta(size_t superslab);
 
-/* For walks: superslabs from 0 to below this number may have been taken at some time. */
+/* For walks: all superslabs that are taken are below this number. It falls, too. */
 size_t hak_space_high_water(void);
 /* Bytes of the arrays mapped so far. */
 size_t hak_space_meta_bytes(void);

@@ -291,12 +291,28 @@ static void window_forget_words_locked(size_t first, size_t count)
     }
 }
 
+/* Walks end where the last taken superslab does, or one block at a far place would make all later
+ * ones long. Whoever knows a superslab finds it below the mark as long as it is taken: the mark
+ * changes under the lock alone, and never to less than what is taken then. Who still goes by a
+ * higher one reads arrays that stay mapped, of superslabs that are nobody's. */
+static void window_lower_locked(size_t first)
+{
+    size_t end = first;
+    while (end != 0 && !hak_space_is_taken(end - 1)) {
+        bool none = end % 64 == 0 && hak_load_relaxed(&hak_space_groups()[end / 64 - 1].taken) == 0;
+        end -= none ? 64 : 1;
+    }
+    hak_store_release(&hak_window.high_water, end); /* ORDER: [high-water] */
+}
+
 void hak_space_give(size_t first, size_t count)
 {
     hak_lock(&hak_window.lock);
     if (HAK_HARDENED)
         window_forget_words_locked(first, count);
     window_mark_locked(first, count, false);
+    if (first + count == hak_load_relaxed(&hak_window.high_water))
+        window_lower_locked(first);
     hak_window.lowest_free = hak_min(hak_window.lowest_free, first);
     hak_unlock(&hak_window.lock);
 }

@@ -126,6 +126,7 @@ ORDERS = {
     "pool/empty.c purge_superslab and_seq_cst -> acq_rel": by("slots_index_purge"),
     "pool/empty.c purge_superslab and_seq_cst -> relaxed": by("slots_purge"),
     "space/window.c hak_space_high_water load_acquire -> relaxed": MAPPED,
+    "space/window.c window_lower_locked store_release -> relaxed": MAPPED,
     "space/window.c hak_space_take store_release -> relaxed": MAPPED,
     "space/window.c hak_space_try_take_at store_release -> relaxed": MAPPED,
     "telemetry/lifetimes.c sample_try_slot cas_acquire -> relaxed": SAMPLE_SLOT,

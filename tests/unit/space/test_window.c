@@ -98,7 +98,7 @@ static void taken_ranges_are_taken_and_given_ones_free(void **state)
         assert_false(hak_space_is_taken(s));
 }
 
-static void high_water_is_the_end_of_the_last_range_ever_taken(void **state)
+static void high_water_is_the_end_of_the_last_range_taken(void **state)
 {
     (void)state;
     start();
@@ -106,10 +106,16 @@ static void high_water_is_the_end_of_the_last_range_ever_taken(void **state)
     assert_int_equal(hak_space_high_water(), 2);
     size_t second = take(3, 1, FEW_BYTES);
     assert_int_equal(hak_space_high_water(), 5);
+    assert_true(hak_space_try_take_at(5, 200));
+    assert_int_equal(hak_space_high_water(), 205);
     give(second, 3, FEW_BYTES);
-    assert_int_equal(hak_space_high_water(), 5);
-    assert_true(hak_space_try_take_at(5, 10));
+    assert_int_equal(hak_space_high_water(), 205);
+    hak_space_give(15, 190);
     assert_int_equal(hak_space_high_water(), 15);
+    hak_space_give(5, 10); /* and what was free already */
+    assert_int_equal(hak_space_high_water(), 2);
+    give(0, 2, FEW_BYTES);
+    assert_int_equal(hak_space_high_water(), 0);
 }
 
 static void try_take_at_takes_free_neighbours_and_maps_nothing(void **state)
@@ -346,7 +352,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranges_are_taken_first_fit_by_address),
     cmocka_unit_test(aligned_ranges_begin_at_multiples),
     cmocka_unit_test(taken_ranges_are_taken_and_given_ones_free),
-    cmocka_unit_test(high_water_is_the_end_of_the_last_range_ever_taken),
+    cmocka_unit_test(high_water_is_the_end_of_the_last_range_taken),
     cmocka_unit_test(try_take_at_takes_free_neighbours_and_maps_nothing),
     cmocka_unit_test(try_take_at_refuses_what_is_taken_and_changes_nothing),
     cmocka_unit_test(the_window_has_an_end),
