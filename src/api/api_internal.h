@@ -43,8 +43,8 @@ void hak_options_read(char **environment);
 /* What the options say of the pool. */
 struct hak_pool_config hak_options_pool_config(void);
 
-/* What was read or set since holds from now on. */
-void hak_options_apply_limits(void);
+/* What was read holds from now on; NULL: all of it, else what was set since, at `changed`. */
+void hak_options_apply_limits(const void *changed);
 
 /* Starts the thread that gives memory back on time, in children of forks too. False: the system has
  * none to give. */

@@ -54,7 +54,7 @@ HAK_PUBLIC int hakmem_mallopt(int parameter, int value)
     switch (parameter) {
     case M_TRIM_THRESHOLD: {
         hak_options.trim_threshold_bytes = value < 0 ? SIZE_MAX : hak_max((size_t)value, 1);
-        hak_options_apply_limits();
+        hak_options_apply_limits(&hak_options.trim_threshold_bytes);
         return 1;
     }
     case M_MXFAST:

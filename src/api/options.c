@@ -464,10 +464,23 @@ static void options_policy(void)
                      "");
 }
 
-void hak_options_apply_limits(void)
+/* What a policy may have set since stays, unless it is what the program sets now. */
+static void options_apply_to_pool(const void *changed)
 {
     struct hak_pool_config config = hak_options_pool_config();
-    hak_pool_configure(&config);
+    if (changed == NULL)
+        hak_pool_configure(&config);
+    else if (changed == &hak_options.superslab_ttl_sec)
+        hak_pool_set_age(config.retired_max_age_ns);
+    else if (changed == &hak_options.huge_pages_from_mb)
+        hak_pool_set_huge_pages_from(config.huge_pages_from_bytes);
+    else
+        hak_pool_set_kept(config.retired_max_count, config.retired_max_bytes);
+}
+
+void hak_options_apply_limits(const void *changed)
+{
+    options_apply_to_pool(changed);
     hak_store_relaxed(&hak_cache_knobs.homes, (uint32_t)hak_options.homes);
     uint64_t limit = hak_options.limit_mb << 20;
     if (HAK_HARDENED)
@@ -494,7 +507,7 @@ static void options_perturb(void)
 
 static void options_apply(void)
 {
-    hak_options_apply_limits();
+    hak_options_apply_limits(NULL);
     options_perturb();
     options_trace();
     options_make_absolute(hak_options.prof_file, sizeof hak_options.prof_file, true);

@@ -53,7 +53,7 @@ static void setting_put(const struct setting *s, uint64_t value)
         hak_options.trim_threshold_bytes = 0; /* mallopt's word is not the last any more */
     if (hak_options.stats || hak_options.stage_stats || hak_options.lock_stats)
         hak_os_keep_stderr(); /* once */
-    hak_options_apply_limits();
+    hak_options_apply_limits(s->value);
 }
 
 int hak_setting_control(const char *name, uint64_t *value, const uint64_t *new_value)

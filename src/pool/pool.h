@@ -93,7 +93,7 @@ struct hak_pool_knobs {
 enum { HAK_PREFAULT_NONE, HAK_PREFAULT_SLABS };
 enum { HAK_GIVE_BACK_NONE, HAK_GIVE_BACK_HALF, HAK_GIVE_BACK_ALL };
 extern HAK_HIDDEN struct hak_pool_knobs hak_pool_knobs;
-/* Two that the options set too. */
+/* Two that the options set too: the last word holds. */
 void hak_pool_set_age(uint64_t retired_max_age_ns);
 void hak_pool_set_huge_pages_from(size_t bytes);
 /* Huge pages are wanted from the first superslab on. */
@@ -126,6 +126,8 @@ struct hak_pool_stats {
 };
 
 void hak_pool_configure(const struct hak_pool_config *config);
+/* Two of these alone: retired superslabs and their bytes. */
+void hak_pool_set_kept(size_t most_count, size_t most_bytes);
 /* Superslabs mapped at a time, at most; 0: any number. What is mapped already stays. */
 void hak_pool_set_limit(size_t superslabs);
 bool hak_pool_has_limit(void);

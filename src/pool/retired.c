@@ -45,10 +45,15 @@
 
 void hak_pool_configure(const struct hak_pool_config *config)
 {
-    hak_store_relaxed(&hak_pool.config.max_count, config->retired_max_count);
-    hak_store_relaxed(&hak_pool.config.max_bytes, config->retired_max_bytes);
-    hak_store_relaxed(&hak_pool.config.max_age_ns, config->retired_max_age_ns);
-    hak_store_relaxed(&hak_pool.config.huge_pages_from_bytes, config->huge_pages_from_bytes);
+    hak_pool_set_kept(config->retired_max_count, config->retired_max_bytes);
+    hak_pool_set_age(config->retired_max_age_ns);
+    hak_pool_set_huge_pages_from(config->huge_pages_from_bytes);
+}
+
+void hak_pool_set_kept(size_t most_count, size_t most_bytes)
+{
+    hak_store_relaxed(&hak_pool.config.max_count, most_count);
+    hak_store_relaxed(&hak_pool.config.max_bytes, most_bytes);
 }
 
 void hak_pool_set_age(uint64_t retired_max_age_ns)

@@ -6,10 +6,12 @@
 #include "api/api_internal.h"
 #include "fake_os.h"
 #include "hakmem.h"
+#include "policy/policy.h"
 #include "pool/pool_internal.h"
 #include "space/space_internal.h"
 
 #include <errno.h>
+#include <malloc.h>
 
 static uint64_t value_of(const char *name)
 {
@@ -67,6 +69,56 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     assert_int_equal(value_of("option.limit_mb"), 9);
     assert_int_equal(set("option.limit_mb", 0), 0);
     assert_int_equal(hak_pool.limit_superslabs, 0);
+}
+
+/* A policy by which this knob is not at its default. */
+static void start_with_policy(enum hak_knob knob)
+{
+    static char text[HAK_POLICY_FILE_MOST];
+    char file[64], variable[80];
+    struct hak_evidence e = {.runs = 100, .ticks = 100};
+    for (unsigned i = 0; i < 100; i++)
+        hak_arm_play(&e.arm[knob][1], 500000, 500000);
+    hakmem_free(hakmem_malloc(1)); /* the tables of classes are needed */
+    size_t length = hak_policy_print(&e, text, sizeof text);
+    snprintf(file, sizeof file, "/tmp/hakmem-test-policy-%d", (int)getpid());
+    assert_int_equal(hak_os_write_file(file, text, length), 0);
+    snprintf(variable, sizeof variable, "HAKMEM_POLICY=%s", file);
+    hak_options_read((char *[]){variable, NULL});
+    unlink(file);
+}
+
+static void set_others(void)
+{
+    assert_int_equal(set("option.superslab_max_cached", 17), 0);
+    assert_int_equal(set("option.limit_mb", 900), 0);
+    assert_int_equal(hakmem_mallopt(M_TRIM_THRESHOLD, 1 << 20), 1);
+    assert_int_equal(hak_pool.config.max_count, 17);
+    assert_int_equal(hak_pool.config.max_bytes, 1 << 20);
+}
+
+static void the_age_of_a_policy_holds_until_that_is_set(void **state)
+{
+    (void)state;
+    start_with_policy(HAK_KNOB_AGE);
+    assert_int_equal(hak_pool.config.max_age_ns, 100000000);
+    set_others();
+    assert_int_equal(set("option.huge_pages_from_mb", 5), 0);
+    assert_int_equal(hak_pool.config.max_age_ns, 100000000);
+    assert_int_equal(set("option.superslab_ttl_sec", 1), 0);
+    assert_int_equal(hak_pool.config.max_age_ns, 1000000000);
+}
+
+static void the_huge_pages_of_a_policy_hold_until_they_are_set(void **state)
+{
+    (void)state;
+    start_with_policy(HAK_KNOB_HUGE_PAGES);
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, 0);
+    set_others();
+    assert_int_equal(set("option.superslab_ttl_sec", 1), 0);
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, 0);
+    assert_int_equal(set("option.huge_pages_from_mb", 5), 0);
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, 5 << 20);
 }
 
 static void a_value_out_of_range_changes_nothing(void **state)
@@ -163,6 +215,8 @@ static void classes_have_their_figures(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_name_can_be_read),
     cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
+    cmocka_unit_test(the_age_of_a_policy_holds_until_that_is_set),
+    cmocka_unit_test(the_huge_pages_of_a_policy_hold_until_they_are_set),
     cmocka_unit_test(a_value_out_of_range_changes_nothing),
     cmocka_unit_test(the_old_value_comes_with_the_new),
     cmocka_unit_test(a_limit_that_is_raised_lets_the_program_go_on),
