@@ -567,6 +567,10 @@ bool hak_cache_fork_child(struct hak_heap *mine)
             hak_store_relaxed(&h->lost, true);
             mine_is_lost |= h == mine; /* somebody was collecting for it */
         }
+        if (h->dead && hak_load_relaxed(&h->lost)) { /* not taken over since an earlier fork */
+            h->dead = false;
+            hak_sub_relaxed(&hak_registry.dead, 1u);
+        }
         uintptr_t thread = hak_load_relaxed(&h->thread);
         if (thread == 0 || thread == hak_os_this_thread() || hak_load_relaxed(&h->lost) || h->dead)
             continue;

@@ -300,6 +300,27 @@ static void a_home_that_was_being_changed_is_lost_with_its_guests(void **state)
     release(next, allocate(next, 5));
 }
 
+/* The second fork: nobody has taken the guest over since the first. */
+static void a_guest_without_a_thread_is_lost_with_its_home_in_a_later_fork(void **state)
+{
+    (void)state;
+    start_four();
+    become_another_thread(heaps[2]);
+    hak_self = &heaps[3]->front;
+    assert_false(hak_cache_fork_child(heaps[3]));
+    assert_true(heaps[2]->dead);
+    become_another_thread(heaps[0]);
+    hold_as_another_thread(heaps[0]);
+    assert_false(hak_cache_fork_child(heaps[3]));
+    assert_true(hak_load_relaxed(&heaps[2]->lost));
+    assert_false(heaps[2]->dead);
+    unsigned guests = heaps[0]->guests;
+    hak_registry_bury(); /* not those two, whose lock nobody gives back */
+    assert_int_equal(hak_load_relaxed(&hak_registry.dead), 0);
+    assert_int_equal(heaps[0]->guests, guests);
+    assert_ptr_equal(hak_home(heaps[2]), heaps[0]);
+}
+
 /* It was moving in, or somebody looked at its bins. */
 static void a_guest_that_was_being_changed_is_lost_without_its_home(void **state)
 {
@@ -393,6 +414,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_forked_child_gives_the_guests_of_lost_threads_up),
     cmocka_unit_test(a_home_whose_thread_was_lost_stays_for_its_guest),
     cmocka_unit_test(a_home_that_was_being_changed_is_lost_with_its_guests),
+    cmocka_unit_test(a_guest_without_a_thread_is_lost_with_its_home_in_a_later_fork),
     cmocka_unit_test(a_guest_that_was_being_changed_is_lost_without_its_home),
     cmocka_unit_test(nobody_is_sent_to_a_home_that_a_signal_handler_interrupted),
     cmocka_unit_test(threads_come_and_go_at_few_homes),
