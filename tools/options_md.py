@@ -85,6 +85,11 @@ classes (powers of two) until it uses more memory, and in finer ones where it as
 CLASSES_TAIL = """
 `soft_cap_bytes` is how much memory, in slots of 64 KiB, the class may use before all threads are made to take in what was freed for
 them; only then is memory mapped for it.
+
+## Actions
+
+`policy.write`, with any new value, adds what this run has learned so far to the file of `HAKMEM_POLICY` ([learning.md](learning.md)): 0, EINVAL without a
+new value, EDEADLK in a signal handler that has interrupted this very work, or the errno of the file. It has no value to read and is not listed by `hakmem_ctl_name`.
 """
 
 

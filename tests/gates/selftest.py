@@ -175,6 +175,21 @@ class Orders(GateTest):
         self.assert_fails(self.gate("orders", "src"), "src/base/atomics.h does not exist")
 
 
+class Syscalls(GateTest):
+    def run_on(self, page: str) -> subprocess.CompletedProcess[str]:
+        self.write({"src/os/a.c": "/* SYS_open */\nlong a = SYS_mmap + SYS_close;\n", "page.md": page})
+        return self.gate("syscalls", "src", "page.md")
+
+    def test_all_named(self) -> None:
+        self.assert_passes(self.run_on("| call | for |\n|---|---|\n| `mmap`, `close` | memory, `files` |\n"))
+
+    def test_one_missing(self) -> None:
+        self.assert_fails(self.run_on("`close`\n| `mmap` | memory |\n"), "close is not in docs/seccomp.md")
+
+    def test_one_too_many(self) -> None:
+        self.assert_fails(self.run_on("| `mmap` | |\n| `close`, `open` | |\n"), "nothing in src calls open")
+
+
 class Exports(GateTest):
     SOURCE = "#include <string.h>\n__attribute__((visibility(\"default\"))) void *malloc(unsigned long n) " \
              "{ return n ? (void *)strlen((char *)n) : 0; }\n"
