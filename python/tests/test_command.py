@@ -200,5 +200,8 @@ def test_a_report_relative_to_what_is_not_there_says_what_is(tmp_path: Path) -> 
     assert refused.returncode != 0
     assert "there is no 'jemalloc'" in refused.stderr
     assert "hakmem" in refused.stderr
+    refused = bench("report", ".", "--page", "no/where.html", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("cannot write no/where.html: No such file or directory\n")
     refused = bench("report", ".", "--markdown", cwd=tmp_path)
     assert "--against NAME" in refused.stderr

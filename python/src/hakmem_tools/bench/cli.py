@@ -59,7 +59,7 @@ from hakmem_tools.bench import (
 from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import Plan, Result, failures, forecast, missing_program, refusal
 from hakmem_tools.bench.runner import run as run_plan
-from hakmem_tools.common import cli
+from hakmem_tools.common import cli, files
 from hakmem_tools.common.errors import INTERRUPTED, USAGE
 
 ROUNDS_FULL = 5
@@ -89,7 +89,8 @@ BuildFolder = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Build folder, instead of build/release.")
 ]
 ResultFolder = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="DIR", help="For the result.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="For the result; made if need be."),
 ]
 DocsFolder = Annotated[Path | None, typer.Option(metavar="DIR", help="Instead of docs.")]
 AllocatorNames = Annotated[
@@ -119,9 +120,7 @@ def command_to_repeat() -> str:
 
 def save(result: Result, folder: Path) -> None:
     """Writes the result so that an interruption leaves the old or the new one."""
-    fresh = folder / "result.json.new"
-    fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    fresh.replace(folder / "result.json")
+    files.write(folder / "result.json", json.dumps(result, indent=1) + "\n")
 
 
 def chosen_allocators(
@@ -249,7 +248,10 @@ def bench(
         bool, typer.Option("--callgrind", help="Also count instructions; takes many minutes.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="For result and report.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="For result and report; made if need be."
+        ),
     ] = None,
     build: BuildFolder = None,
     timeout: Timeout = 120,
@@ -278,10 +280,11 @@ def bench(
     try:
         result = measure(plan, folder)
     except KeyboardInterrupt:
-        err().print(f"hakmem bench: interrupted; what was complete is in {folder}/result.json")
-        raise typer.Exit(INTERRUPTED) from None
-    (folder / "report.html").write_text(html.render(result), encoding="utf-8")
+        path = folder / "result.json"
+        kept = f"what was complete is in {path}" if path.exists() else "nothing was complete"
+        cli.fail("bench", f"interrupted; {kept}", INTERRUPTED)
     table.show(result, out())
+    files.write(folder / "report.html", html.render(result))
     out().print(
         f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s", soft_wrap=True
     )
@@ -365,7 +368,7 @@ def report(
     else:
         out().print(table.pairs_table(summary.rows_of(result), against))
     if page is not None:
-        page.write_text(html.render(result), encoding="utf-8")
+        files.write(page, html.render(result))
 
 
 def docs_folder() -> Path:
