@@ -101,6 +101,33 @@ def test_wrong_usage_is_one_line(
     assert re.search(message, done.stderr), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("template", "tool"), [("python/hakmem-tool.in", "top"), ("bench/hakmem-bench.in", "bench")]
+)
+def test_a_python_that_is_there_and_cannot_be_executed_is_said(
+    tmp_path: Path, template: str, tool: str
+) -> None:
+    text = (support.ROOT / template).read_text(encoding="utf-8").replace("@tool@", tool)
+    program = tmp_path / "program"
+    program.write_text(text.replace("@PROJECT_SOURCE_DIR@", str(tmp_path)), encoding="utf-8")
+
+    def said() -> str:
+        done = subprocess.run(["sh", program], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert f"hakmem {tool}: the Python packages are not there: run {tmp_path}/tools/" in said()
+    python = tmp_path / "build" / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(tmp_path / "of-somebody-else" / "python3")
+    assert said() == (
+        f"hakmem {tool}: this user cannot execute {python}, which is {tmp_path}/of-somebody-else/python3\n"
+    )
+    python.unlink()
+    python.touch(0o644)
+    assert said() == f"hakmem {tool}: this user cannot execute {python}, which is {python}\n"
+
+
 def test_processes_are_those_with_the_library(tmp_path: Path) -> None:
     maps = {
         "12": "7f00-7f01 r-xp 0 fe:0 1 /opt/lib/libhakmem.so.0.1.0\n",
