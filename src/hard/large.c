@@ -122,6 +122,14 @@ static size_t large_front(size_t end, size_t size_bytes, size_t align)
     return end - hak_round_up(hak_max(size_bytes, 1), hak_max(align, HAK_ALIGNMENT));
 }
 
+/* The system gives zeros back. What it refuses (it does for memory that the program has locked) is
+ * cleared: all of it can be accessed. */
+static void large_make_zero(char *at, size_t bytes)
+{
+    if (hak_os_purge(at, bytes) != 0)
+        hak_hard_zero_written(at, bytes);
+}
+
 /* --- ranges that are used again --- */
 
 void hak_hard_large_release(char *range)
@@ -131,10 +139,12 @@ void hak_hard_large_release(char *range)
     struct hak_note *note = large_note(hak_slot_of(range), kind);
     if (note->how & HARD_ZEROED)
         large_check_zeroed(range, note);
-    if (!(note->how & HARD_PURGED))
-        hak_os_purge(range, hak_hard_large_range_bytes(range));
+    size_t range_bytes = hak_hard_large_range_bytes(range);
+    bool purged = (note->how & HARD_PURGED) || hak_os_purge(range, range_bytes) == 0;
     if (!large_unseal(range, note))
         return; /* given up: the addresses stay inaccessible */
+    if (!purged)
+        hak_hard_zero_written(range, range_bytes);
     hak_store_relaxed(entry, kind);
     hak_large_free(range, kind);
 }
@@ -147,8 +157,8 @@ static size_t large_new_end(const struct hak_note *note, size_t pages)
     return (pages + 1) * HAK_PAGE_BYTES;
 }
 
-/* What a block that ends at `end` leaves of the pages of a longer one: none of it can be accessed.
- */
+/* What a block that ends at `end` leaves of the pages of a longer one: none of it can be accessed,
+ * and it is zero, so that nothing depends on the system. */
 static void large_purge_rest(char *range, size_t end, size_t before)
 {
     if (end < before && before - end > end / KEPT_REST_SHARE)
@@ -218,7 +228,7 @@ static void *large_new(size_t size_bytes, size_t front, size_t end, size_t align
     if (range == NULL)
         return NULL;
     if (!zero) /* freed blocks are, unless somebody wrote to one since */
-        hak_os_purge(range, hak_hard_large_range_bytes(range));
+        large_make_zero(range, hak_hard_large_range_bytes(range));
     struct hak_note *note = large_note(hak_slot_of(range), large_entry(range));
     *note = (struct hak_note){.bytes = size_bytes, .front_bytes = (uint32_t)front, .how = how};
     large_seal(range, note);
@@ -354,7 +364,7 @@ static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note
         return NULL;
     }
     /* What is behind the block reads as zero, whatever it was before. */
-    hak_os_purge(q + end, hak_hard_large_range_bytes(q) - end);
+    large_make_zero(q + end, hak_hard_large_range_bytes(q) - end);
     note = large_note(hak_slot_of(q), large_entry(q));
     *note = now;
     large_seal(q, note);

@@ -121,7 +121,7 @@ void hak_run_release(size_t slot)
 }
 
 /* Gives back the slots of a block behind the first `keep`. (What nobody uses is zero in the
- * hardened build.) */
+ * hardened build, also where the system refuses to take pages back.) */
 static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
 {
     size_t kept = keep * HAK_SLOT_BYTES;
@@ -129,6 +129,8 @@ static void runs_cut(size_t slot, struct hak_slab *s, unsigned keep)
     s->large_bytes = (uint32_t)kept;
     hak_sub_relaxed(&hak_large_counters.large_bytes, cut);
     bool purged = HAK_HARDENED && hak_os_purge(hak_slot_address(slot + keep), cut) == 0;
+    if (HAK_HARDENED && !purged)
+        hak_os_zero(hak_slot_address(slot + keep), cut);
     hak_pool_release_any(slot + keep, runs_slots(cut), HAK_POOL_LABEL_RUN, purged);
 }
 
