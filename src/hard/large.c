@@ -103,7 +103,8 @@ static void large_check(const char *range, const struct hak_note *note)
 static void large_check_zeroed(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    if (hak_hard_is_zero(range + HAK_PAGE_BYTES, hard_large_end(note) - HAK_PAGE_BYTES))
+    size_t guard_bytes = note->front_bytes == 0 ? 0 : HAK_PAGE_BYTES;
+    if (hak_hard_is_zero(range + guard_bytes, hard_large_end(note) - guard_bytes))
         return;
     if (note->front_bytes > HAK_PAGE_BYTES &&
         !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
@@ -278,30 +279,25 @@ static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
     return range;
 }
 
-/* Makes a freed block such that nobody can use it, or at least not without being seen. False: the
- * system refuses. */
-static bool large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
+/* Makes a freed block such that nobody can use it, or at least not without being seen: that is what
+ * is done with warm ones, and with others where the system refuses. One of no bytes, with an
+ * alignment that made it large, is all guard. */
+static void large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
 {
-    if (note->bytes > most / (HARD_LARGE_WAIT + 1)) { /* so that more than wait fit */
-        if (hak_os_protect(range, range_bytes, false) != 0)
-            return false;
+    bool is_long = note->bytes > most / (HARD_LARGE_WAIT + 1); /* so that more than wait fit */
+    bool seals = is_long || !(note->how & HARD_WARM);
+    size_t bytes = hard_large_end(note) - note->front_bytes;
+    if (bytes == 0 || (seals && hak_os_protect(range, range_bytes, false) == 0)) {
         note->how |= HARD_SEALED;
-        if (hak_os_purge(range, range_bytes) == 0)
+        if (is_long && hak_os_purge(range, range_bytes) == 0)
             note->how |= HARD_PURGED;
-        return true;
+        return;
     }
-    if (note->how & HARD_WARM) {
-        hak_hard_zero_written(range + note->front_bytes, hard_large_end(note) - note->front_bytes);
-        note->how |= HARD_ZEROED;
-        return true;
-    }
-    if (hak_os_protect(range, range_bytes, false) != 0)
-        return false;
-    note->how |= HARD_SEALED;
-    return true;
+    hak_hard_zero_written(range + note->front_bytes, bytes);
+    note->how |= HARD_WARM | HARD_ZEROED;
 }
 
-/* The block goes to quarantine, if it can be put away. */
+/* The block goes to quarantine, if it has a guard and fits. */
 static void large_keep(char *range, struct hak_note *note)
 {
     struct hard_thread *t = hak_hard_self;
@@ -309,11 +305,12 @@ static void large_keep(char *range, struct hak_note *note)
     size_t most = hak_hard_kept_most();
     if (hard_is_busy(t))
         t = hak_hard_quarantine_slow();
-    if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes ||
-        !large_put_away(range, note, range_bytes, most))
+    if (t == NULL || !(note->how & HARD_GUARD_BACK) || range_bytes > hak_hard.kept_most_bytes) {
         hak_hard_large_release(range);
-    else
-        hak_hard_kept_put(t, range, most);
+        return;
+    }
+    large_put_away(range, note, range_bytes, most);
+    hak_hard_kept_put(t, range, most);
 }
 
 bool hak_hard_large_free(void *p, uint32_t entry, const struct hard_claim *claim)
