@@ -3,7 +3,7 @@
 
     test_group.py LIBRARY
 
-What a machine cannot do is skipped, with the reason; in_vm.py runs all of it in a virtual machine.
+What a machine cannot do is skipped, with the reason; the test policy_vm_group runs all of it in a virtual machine.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
