@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make test` needs: the build tools, test libraries, checkers, the programs that the tests run
-# under hakmem, and the Python environment of the tools in python/.
+# under hakmem, a kernel for a virtual machine, and the Python environment of the tools in python/.
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 set -euo pipefail
@@ -13,6 +13,8 @@ packages_install "${PACKAGES_BUILD[@]}" "${PACKAGES_RUN[@]}" "${PACKAGES_TEST[@]
 # After python3 itself: the name of the package has its version.
 mapfile -t testsuite < <(packages_python_testsuite)
 packages_install "${testsuite[@]}"
+
+"$(dirname "${BASH_SOURCE[0]}")/setup-kernel.sh"
 
 # The Python tools' own packages, for their tests.
 "$(dirname "${BASH_SOURCE[0]}")/setup-venv.sh"
