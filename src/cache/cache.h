@@ -193,9 +193,11 @@ struct hak_heap {
     uint32_t exchange_calls;    /* refills and overflows until then */
     uint8_t exchange_refused;   /* times that it was for nothing: twice as many the next time */
     bool can_do_without;        /* owner: see hak_heap_can_do_without */
+    uint8_t thread_bucket;      /* see by_thread.c; 0: in none. Both under the registry's lock */
     uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
     struct hak_heap *next_heap; /* all heaps; constant once in the list */
     struct hak_heap *next_free; /* under the registry's lock */
+    struct hak_heap *next_of_bucket;
     struct hak_heap *looked_at; /* the last in which a slab to take over was looked for */
     _Atomic(uintptr_t) thread;  /* whose it is, hak_os_this_thread(); 0: nobody's */
     bool dead;                  /* its thread stayed behind in the parent of a fork */
@@ -231,7 +233,7 @@ struct hak_heap {
     struct hak_class_heap classes[HAK_CLASSES];
     /* The first, small stacks of all classes; in pages of its own, so that a thread that uses a few
      * small classes touches the first of those and the heap's first, and no more. */
-    char apart[3912];
+    char apart[3904];
     char stack_arena[HAK_STACK_ARENA_BYTES];
 };
 _Static_assert(offsetof(struct hak_heap, stack_arena) == 3 * HAK_PAGE_BYTES,
@@ -387,6 +389,9 @@ int hak_cache_start(void);
 /* Gives the calling thread a heap; NULL when there is no memory for one. hak_self is set by the
  * caller. */
 struct hak_heap *hak_cache_thread_start(void);
+/* The heap of a thread that has ended and could not say so, and was known by the same pointer as
+ * the caller, who has none; NULL: there was none. hak_self is set by the caller. */
+struct hak_heap *hak_cache_thread_take_over(void);
 /* The heap of the same thread for a group; NULL: no memory for one. The calling thread owns it. */
 struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum hak_group group);
 

@@ -6,6 +6,8 @@
 #include "cache/cache.h"
 
 /* All heaps: threads.c. */
+#define HAK_THREAD_BUCKET_BITS 6u
+
 struct hak_registry {
     struct hak_lock lock;
     _Atomic(struct hak_heap *) all;
@@ -17,6 +19,7 @@ struct hak_registry {
     _Atomic(bool) some_end_unseen;     /* there is or was a heap whose thread does */
     char *few_stacks;                  /* of the next guests, so many bytes */
     size_t few_left_bytes;
+    _Atomic(struct hak_heap *) by_thread[1u << HAK_THREAD_BUCKET_BITS]; /* see by_thread.c */
 };
 extern HAK_HIDDEN struct hak_registry hak_registry;
 
@@ -263,6 +266,13 @@ void hak_registry_bury(void);
 /* Both heaps' locks are held. */
 void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
 /* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
+/* A thread's own heap, from its start to its end: heap->thread is set. */
+void hak_by_thread_add_locked(struct hak_heap *heap);
+void hak_by_thread_remove_locked(struct hak_heap *heap);
+/* False: no thread with this pointer has a heap. */
+bool hak_by_thread_may_have(uintptr_t thread);
+struct hak_heap *hak_by_thread_find_locked(uintptr_t thread);
+
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 
 /* Heaps of threads that ended are kept as they are for the next threads: see threads.c. */

@@ -157,6 +157,22 @@ static struct hak_heap *registry_take_locked(_Atomic(struct hak_heap *) *list, b
     return hak_load_relaxed(&heap->lost) ? registry_take_locked(list, last) : heap;
 }
 
+static void threads_begin(struct hak_heap *heap, enum hak_group group)
+{
+    hak_cache_refresh(heap);
+    heap->end_rounds = 0;
+    heap->can_do_without = false;
+    hak_store_relaxed(&heap->group, (uint8_t)group);
+    heap->unwatched_bytes = 0;
+    if (heap->front.meter != NULL)
+        memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
+    struct hak_heap *home = hak_heap_lock_home(heap);
+    if (home != NULL) { /* a fork may have come between a change and this heap */
+        hak_heap_show_kinds_locked(heap);
+        hak_unlock(&home->lock);
+    }
+}
+
 static struct hak_heap *registry_take_heap(enum hak_group group)
 {
     bool alone = group != HAK_GROUP_SHORT;
@@ -171,26 +187,17 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
         heap = registry_new_heap_locked();
     if (heap != NULL) {
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
-        if (!alone)
+        if (!alone) {
+            hak_by_thread_add_locked(heap);
             home = hak_homes_find_locked(heap);
+        }
     }
     hak_unlock(&hak_registry.lock);
     if (heap == NULL)
         return NULL;
     if (home != NULL)
         hak_homes_move_in(heap, home);
-    hak_cache_refresh(heap);
-    heap->end_rounds = 0;
-    heap->can_do_without = false;
-    hak_store_relaxed(&heap->group, (uint8_t)group);
-    heap->unwatched_bytes = 0;
-    if (heap->front.meter != NULL)
-        memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
-    home = hak_heap_lock_home(heap);
-    if (home != NULL) { /* a fork may have come between a change and this heap */
-        hak_heap_show_kinds_locked(heap);
-        hak_unlock(&home->lock);
-    }
+    threads_begin(heap, group);
     return heap;
 }
 
@@ -225,6 +232,19 @@ struct hak_heap *hak_cache_thread_start(void)
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_registry.some_end_unseen)))
         registry_end_unseen();
     return registry_take_heap(HAK_GROUP_SHORT);
+}
+
+struct hak_heap *hak_cache_thread_take_over(void)
+{
+    uintptr_t thread = hak_os_this_thread();
+    if (!hak_by_thread_may_have(thread))
+        return NULL;
+    hak_lock(&hak_registry.lock);
+    struct hak_heap *heap = hak_by_thread_find_locked(thread);
+    hak_unlock(&hak_registry.lock);
+    if (heap != NULL)
+        threads_begin(heap, HAK_GROUP_SHORT);
+    return heap;
 }
 
 HAK_COLD struct hak_heap *hak_cache_group_heap_slow(struct hak_heap *heap, enum hak_group group)
@@ -297,6 +317,7 @@ static void threads_give_slabs(struct hak_heap *heap)
 
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap)
 {
+    hak_by_thread_remove_locked(heap);
     hak_store_relaxed(&heap->thread, (uintptr_t)0);
     hak_store_relaxed(&heap->ends_unseen, false);
     heap->next_free = hak_load_relaxed(list);
@@ -448,6 +469,7 @@ static struct hak_heap *registry_next_dead(void)
         if (h->dead) {
             /* This thread's from now on: if a signal handler forks before it is buried, the heap
              * counts as one that the child's own thread was working on, and is left alone there. */
+            hak_by_thread_remove_locked(h);
             hak_store_relaxed(&h->thread, hak_os_this_thread());
             h->dead = false;
             hak_store_relaxed(&h->ends_unseen, false);

@@ -157,7 +157,11 @@ HAK_COLD struct hak_heap *hak_heap_open_slow(void)
     if (hak_self == &hak_front_shared)
         return NULL;
     hak_self = &hak_front_shared; /* what starting calls may allocate */
-    struct hak_heap *heap = start_process() ? hak_cache_thread_start() : NULL;
+    struct hak_heap *heap = NULL;
+    if (start_process()) {
+        heap = hak_cache_thread_take_over();
+        heap = heap != NULL ? heap : hak_cache_thread_start();
+    }
     hak_self = heap != NULL ? &heap->front : &hak_front_none;
     if (heap != NULL)
         start_watch_for_end(heap);

@@ -320,6 +320,34 @@ static void a_forked_child_takes_over_what_its_lost_threads_owned(void **state)
     assert_ptr_equal(open_thread(), lost);
 }
 
+static void only_a_whole_heap_is_taken_over_from_a_thread_of_the_same_pointer(void **state)
+{
+    (void)state;
+    start();
+    assert_null(hak_cache_thread_take_over());
+    struct hak_heap *heap = open_thread();
+    release(heap, allocate(heap, 5));
+    assert_ptr_equal(hak_cache_thread_take_over(), heap);
+    hak_lock(&heap->lock); /* a signal handler forked in the midst of something */
+    assert_null(hak_cache_thread_take_over());
+    hak_unlock(&heap->lock);
+    hak_store_relaxed(&heap->thread, (uintptr_t)8);
+    assert_null(hak_cache_thread_take_over());
+    hak_store_relaxed(&heap->thread, hak_os_this_thread());
+    heap->dead = true;
+    assert_null(hak_cache_thread_take_over());
+    heap->dead = false;
+    hak_store_relaxed(&heap->lost, true);
+    assert_null(hak_cache_thread_take_over());
+    hak_store_relaxed(&heap->lost, false);
+    struct hak_heap *other = open_thread(); /* of the same bucket */
+    close_thread(heap);
+    assert_ptr_equal(hak_cache_thread_take_over(), other);
+    close_thread(other);
+    assert_null(hak_cache_thread_take_over());
+    assert_nothing_held();
+}
+
 static _Atomic(uintptr_t) burying_thread;
 
 static void *bury_the_dead(void *unused)
@@ -460,6 +488,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_shared_heap_answers_null_without_memory),
     cmocka_unit_test(usage_adds_up_to_what_is_held),
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
+    cmocka_unit_test(only_a_whole_heap_is_taken_over_from_a_thread_of_the_same_pointer),
     cmocka_unit_test(a_lost_heap_belongs_to_the_thread_that_takes_it_over),
     cmocka_unit_test(a_heap_that_was_being_changed_is_left_alone_for_good),
     cmocka_unit_test(a_page_of_first_stacks_that_was_handed_out_during_a_fork_is_given_up),

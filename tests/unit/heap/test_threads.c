@@ -123,6 +123,48 @@ static void destructors_of_other_keys_may_allocate_and_free(void **state)
     assert_int_equal(usage().used_blocks, 0);
 }
 
+static pthread_key_t late_key;
+static unsigned late_round; /* in which it is used, from 1 on */
+
+static void allocate_late(void *value)
+{
+    uintptr_t round = (uintptr_t)value;
+    if (round < late_round) {
+        pthread_setspecific(late_key, (char *)value + 1);
+        return;
+    }
+    char *p = allocate(300);
+    fill(p, 300, 9);
+    MUST(is_filled(p, 300, 300, 9));
+    release(p);
+}
+
+static void *set_late_key(void *value)
+{
+    pthread_setspecific(late_key, (char *)value + 1);
+    return NULL;
+}
+
+/* Nobody tells such a thread that it ends; its heap is the next one's on the same stack. */
+static void threads_that_begin_with_the_allocator_at_their_end_share_a_heap(void **state)
+{
+    (void)state;
+    static char stack[256 * KIB] __attribute__((aligned(4096)));
+    pthread_attr_t attributes;
+    release(allocate(1));
+    pthread_key_create(&late_key, allocate_late);
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstack(&attributes, stack, sizeof stack), 0);
+    for (late_round = 2; late_round <= ROUNDS; late_round++) {
+        for (int i = 0; i < 20; i++) {
+            pthread_t thread;
+            assert_int_equal(pthread_create(&thread, &attributes, set_late_key, NULL), 0);
+            pthread_join(thread, NULL);
+        }
+    }
+    CHECK(usage().heaps <= 2, "%zu", (size_t)usage().heaps); /* this thread's and the last one's */
+}
+
 static void set_keys_of_others(unsigned index, void *argument)
 {
     (void)index, (void)argument;
@@ -365,6 +407,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_thread_gets_a_heap_and_gives_it_back),
     cmocka_unit_test(a_thread_that_only_frees_needs_no_memory_of_its_own_for_long),
     cmocka_unit_test(destructors_of_other_keys_may_allocate_and_free),
+    cmocka_unit_test(threads_that_begin_with_the_allocator_at_their_end_share_a_heap),
     cmocka_unit_test(a_program_that_sets_keys_which_it_never_created_does_no_harm),
     cmocka_unit_test(threads_pass_blocks_of_all_sizes_on),
     cmocka_unit_test(a_fork_while_threads_run_leaves_two_working_heaps),
