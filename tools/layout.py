@@ -98,6 +98,7 @@ SECTIONS
 {
   .text_rest :
   {
+    *operators.cc*(.text.unlikely .text.unlikely.* .text.__alloc_token__* .text.*nothrow_t)
 """
 TAIL = """  }
 }

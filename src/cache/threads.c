@@ -209,7 +209,7 @@ void hak_cache_thread_ends_unseen(struct hak_heap *heap)
 
 /* What a thread that ended unseen has left: its thread pointer is now the calling thread's, which
  * has no heap yet. What a fork in a signal handler has left half changed is not among them. */
-static void registry_end_unseen(void)
+HAK_COLD static void registry_end_unseen(void)
 {
     struct hak_heap *found = NULL;
     hak_lock(&hak_registry.lock);
