@@ -159,7 +159,7 @@ if(HAKMEM_TESTS)
     if(TARGET hakmem_shared AND HAKMEM_GLIBC)
         hakmem_add_test_folders(
             tests/profile tests/faults tests/programs tests/command tests/stateful tests/sched tests/sites tests/gdb bench
-            tests/emulated python)
+            tests/emulated tests/vm python)
     elseif(TARGET hakmem_shared)
         hakmem_add_test_folders(bench tests/musl)
     endif()

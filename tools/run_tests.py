@@ -159,7 +159,7 @@ def shell_scripts() -> list[str]:
 def lint_python(totals: Totals) -> None:
     """The Python package and what else is checked like it."""
     scripts = ["tools/gdb", "tests/gdb", "tools/examples.py", "tools/examples_workload.py",
-               "tests/glibc"]
+               "tests/glibc", "tests/vm"]
     ruff = ["build/venv/bin/ruff", "--config", "python/pyproject.toml"]
     counted_step(totals, "ruff", "ruff", [*ruff, "check", "--no-cache", "python", *scripts])
     counted_step(totals, "ruff: format", "ruff-format", [*ruff, "format", "--no-cache", "--check", "python"])
