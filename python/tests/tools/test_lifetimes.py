@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import support
 from hakmem_tools.common import sites
+from hakmem_tools.map import model, terminal
 from hakmem_tools.top import frame as frames
 
 BUILD = Path(os.environ.get("TEST_HAKMEM_BUILD", support.ROOT / "build" / "release"))
@@ -109,29 +110,34 @@ def test_reader(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(": keep " in text for text in sites.in_range(stat, block + 1, block + 2))
 
 
+def shown(process: int | Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What map shows, with superslabs too that keep next to nothing: one has only blocks that are watched."""
+    monkeypatch.setenv("HAKMEM_COMMAND", str(BUILD / "hakmem"))
+    monkeypatch.setattr(model, "LEAST_KEPT_BYTES", 0)
+    picture = model.read(sites.Reader(str(process)).look("--superslabs"))
+    return "\n".join(line.plain for line in terminal.show(picture, 0, 80))
+
+
 @pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
-def test_map_of_a_core_file(pid: int, tmp_path: Path) -> None:
+def test_map_of_a_core_file(pid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows what the process shows."""
     made = ["gcore", "-o", str(tmp_path / "core"), str(pid)]
     subprocess.run(made, capture_output=True, check=True)
-    live = run("map", "--limit", "0", str(pid))
-    dead = run("map", "--limit", "0", str(tmp_path / f"core.{pid}"))
-    begin = (
-        "A superslab is nearly empty" if "A superslab" in live else "superslabs are nearly empty"
-    )
-    assert begin in live
+    core = tmp_path / f"core.{pid}"
+    assert "superslabs are nearly empty" in run("map", "--limit", "0", str(core))
+    live, dead = shown(pid, monkeypatch), shown(core, monkeypatch)
     watched = [
         [line for line in text.splitlines() if "watched, lives" in line] for text in (live, dead)
     ]
     assert watched[0] == watched[1] != []
 
 
-def test_top_and_map(pid: int) -> None:
+def test_top_and_map(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = run("top", "--once", "--view", "lifetimes", str(pid)).splitlines()
     assert all(len(line) <= 80 for line in lines)
     at = next(i for i, line in enumerate(lines) if "CALL SITE" in line)
     assert " keep (" in lines[at + 1], lines  # the longest first
     assert any(" drop (" in line for line in lines[at + 2 :])
-    text = run("map", "--limit", "0", str(pid))
+    text = shown(pid, monkeypatch)
     assert "watched, lives " in text
     assert ": keep (" in text
