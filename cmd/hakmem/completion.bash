@@ -115,7 +115,7 @@ _hakmem() {
         help) ((COMP_CWORD == 2)) && _hakmem_offer "$(_hakmem_commands)" ;;
         bench)
             if [[ ${COMP_WORDS[COMP_CWORD]} == -* ]]; then
-                _hakmem_offer "--quick --rounds --only --skip --allocators --lib --strace --callgrind --output --timeout --help"
+                _hakmem_offer "--quick --rounds --only --skip --allocators --lib --program --build --strace --callgrind --output --timeout --help"
             else
                 _hakmem_offer "list compare report docs learn learn-docs bounds bounds-docs drawn drawn-docs shapes shapes-docs latency latency-docs"
             fi
