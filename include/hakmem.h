@@ -45,9 +45,9 @@ const char *hakmem_ctl_name(unsigned index);
 
 /* Why the last allocations failed, at most 16, oldest first, each a line of plain words that ends
  * in a newline: what was asked for, the reason, how the system stood if it refused (its limit on
- * address space, and with HAKMEM_TRACE_FAILURES=1 the number of mappings and the control group's
- * memory, for which files are opened at that moment), the class of the block, the stage that the
- * search for memory had come to, and how long ago that was. Writes at most `size`
+ * address space, and unless HAKMEM_CGROUP=0 the number of mappings and the control group's memory,
+ * for which files are opened at that moment), the class of the block, the stage that the search for
+ * memory had come to, and how long ago that was. Writes at most `size`
  * bytes, the NUL at the end included, and nothing if size is 0; returns the length of the whole
  * text without the NUL, as snprintf does: what is as long as `size` or longer was cut off. 0: no
  * allocation has failed. Never allocates. */

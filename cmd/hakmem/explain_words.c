@@ -141,7 +141,7 @@ static bool explain_mappings(struct explain_answer *a, const struct hak_explaine
                              const struct hak_explanation *e)
 {
     uint64_t most = hak_system_number("/proc/sys/vm/max_map_count");
-    bool is_recorded = KNOWN(x->limits.mappings); /* with HAKMEM_TRACE_FAILURES=1 */
+    bool is_recorded = KNOWN(x->limits.mappings); /* not with HAKMEM_CGROUP=0 */
     uint64_t have = is_recorded ? x->limits.mappings : e->mappings;
     uint64_t limit = e->is_live ? most : UINT64_MAX;
     if (!KNOWN(have))
@@ -225,8 +225,9 @@ static void explain_system(struct explain_answer *a, const struct hak_explained 
                 "'hakmem doctor PID' looks at all limits; a sandbox (seccomp) may refuse "
                 "mmap too");
     if (!KNOWN(x->limits.mappings))
-        explain_add(&a->fixes, "Set HAKMEM_TRACE_FAILURES=1 to have recorded how many mappings "
-                               "there are and how the control group stands when it fails");
+        explain_add(&a->fixes, "Without HAKMEM_CGROUP=0, or with HAKMEM_TRACE_FAILURES=1, it is "
+                               "recorded how many mappings there are and how the control group "
+                               "stands when it fails");
 }
 
 static void explain_one(struct explain_answer *a, const struct hak_explained *x,

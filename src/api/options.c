@@ -62,9 +62,9 @@ static const struct option options[] = {
     {"PROF_FILE", OPTION_TEXT, AT(prof_file), sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
     {"PROF_LEAKS", OPTION_FLAG, AT(prof_leaks), 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
     {"POLICY", OPTION_TEXT, AT(policy), HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
-    {"CGROUP", OPTION_FLAG, AT(cgroup), 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near */
+    {"CGROUP", OPTION_FLAG, AT(cgroup), 1}, /* keep less, and at last nothing, as the memory limit of the control group comes near; 0: no file of /proc or /sys is opened, also not to record how many mappings there were and how the control group stood when the system refused memory (unless TRACE_FAILURES is set) */
     {"PERTURB", OPTION_NUMBER, AT(perturb), UINT8_MAX}, /* as glibc's M_PERTURB, whose MALLOC_PERTURB_ is read as well: blocks are filled with the complement of this number when they are given out, those up to 64 KiB with the number when they are freed; every call is slow then; not together with PROF, and not in the hardened library; 0: off */
-    {"TRACE_FAILURES", OPTION_FLAG, AT(trace_failures), 1}, /* print the first failed allocation of each reason on stderr, and where the system refused memory record how many mappings there were and how the control group stood: files of /proc and /sys are opened for that */
+    {"TRACE_FAILURES", OPTION_FLAG, AT(trace_failures), 1}, /* print the first failed allocation of each reason on stderr */
     {"SHARED_POOL_LOCK_STATS", OPTION_FLAG, AT(lock_stats), 1}, /* print how often each lock was acquired and how often it was not free, when the process ends */
     {"SS_ACQUIRE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_ACQUIRE]), 1}, /* debug build only: a line [SS_ACQUIRE] on stderr for each slot taken from the pool */
     {"SS_FREE_DEBUG", OPTION_FLAG, AT(trace[HAK_TRACE_FREE]), 1}, /* debug build only: a line [SS_FREE] for each slot given back */
@@ -487,6 +487,7 @@ void hak_options_apply_limits(const void *changed)
         hak_hard_configure(&(struct hak_hard_config){.check_makers = hak_options.check_mismatch,
                                                      .check_sizes = hak_options.check_sizes});
     hak_pool_set_limit(limit == 0 ? 0 : hak_max(limit / HAK_SUPERSLAB_BYTES, 1));
+    hak_failure_open_files(hak_options.cgroup || hak_options.trace_failures);
     hak_failure_trace(hak_options.trace_failures);
 }
 

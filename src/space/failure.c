@@ -161,11 +161,10 @@ static void failure_print(const struct hak_failure *f)
 }
 
 /* How the system stands, or stood within the last second. All but RLIMIT_AS is in files, and a
- * filter of system calls may end a process that opens one where malloc was to return NULL: they are
- * looked at only if somebody has asked for failures to be traced. */
+ * filter of system calls may end a process that opens one where malloc was to return NULL. */
 static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
 {
-    if (!hak_load_relaxed(&hak_failures.trace))
+    if (hak_load_relaxed(&hak_failures.no_files))
         return (struct hak_os_limits){hak_os_address_space_limit(), UINT64_MAX, UINT64_MAX,
                                       UINT64_MAX};
     if (now_ns >= hak_failures.limits_until_ns) {
@@ -217,6 +216,12 @@ void hak_failure_write(struct hak_text *text, const char *before, const char *af
         hak_text_string(text, i > 1 ? between : "");
     }
     hak_unlock(&hak_failures.lock);
+}
+
+void hak_failure_open_files(bool on)
+{
+    if (hak_load_relaxed(&hak_failures.no_files) == on)
+        hak_store_relaxed(&hak_failures.no_files, !on);
 }
 
 void hak_failure_trace(bool on)

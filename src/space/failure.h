@@ -5,7 +5,7 @@
  * NULL to the program makes a record of it; in between lie layers that only pass "no" on.
  *
  * Any layer above may call it, from any thread. It never allocates, and opens files only when the
- * system refused memory and failures are traced, once a second at most. */
+ * system refused memory, once a second at most, and may be told not to. */
 #pragma once
 
 #include "space/space.h"
@@ -35,8 +35,10 @@ const char *hak_failure_name(enum hak_failure_reason reason);
  * `between` them. No text has a quote or a backslash in it. */
 void hak_failure_write(struct hak_text *text, const char *before, const char *after,
                        const char *between);
-/* From now on the first failure of each reason is printed on stderr, and where the system refused
- * memory its files are read for the record: how many mappings there are, the control group. */
+/* Where the system refused memory its files are read for the record, or not: how many mappings
+ * there were, the control group. They are until this is called. */
+void hak_failure_open_files(bool on);
+/* From now on the first failure of each reason is printed on stderr. */
 void hak_failure_trace(bool on);
 /* In the child of a fork. */
 void hak_failure_fork_child(void);

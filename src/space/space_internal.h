@@ -73,7 +73,7 @@ struct hak_failures {
     _Atomic(uint64_t) counts[HAK_FAILURE_COUNT];
     struct hak_os_limits limits;
     uint64_t limits_until_ns;
-    _Atomic(bool) trace;
+    _Atomic(bool) trace, no_files;
     bool traced[HAK_FAILURE_COUNT];
 };
 extern HAK_HIDDEN struct hak_failures hak_failures;

@@ -79,10 +79,10 @@ static int case_fail_where_no_file_may_be_opened(void)
     return my_malloc(MIB(400)) == NULL ? 0 : 1;
 }
 
-static void a_refused_malloc_opens_no_file(void **state)
+static void a_refused_malloc_opens_no_file_if_told(void **state)
 {
     (void)state;
-    run_case("fail_where_no_file_may_be_opened", NULL, NULL);
+    run_case("fail_where_no_file_may_be_opened", "HAKMEM_CGROUP=0", NULL);
     CHECK(child_exited(&child, 0), "%s", child_describe(&child));
 }
 
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[2], cases[i].name) == 0)
             return cases[i].run();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refused_malloc_opens_no_file),
+        cmocka_unit_test(a_refused_malloc_opens_no_file_if_told),
         cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
         cmocka_unit_test(a_process_may_end_on_a_small_stack),
         cmocka_unit_test(setting_an_option_opens_nothing),
