@@ -50,7 +50,11 @@ static void lock_wake(struct hak_lock *lock)
 
 uintptr_t hak_os_this_thread(void)
 {
+#if HAK_SCHED
+    return hak_sched_thread();
+#else
     return (uintptr_t)__builtin_thread_pointer();
+#endif
 }
 
 bool hak_try_lock(struct hak_lock *lock)

@@ -47,6 +47,8 @@ void hak_sched_pause(void);
 /* What futexes do: sleeps if the word has this value; wakes one. */
 void hak_sched_sleep(const volatile void *word, uint32_t value);
 void hak_sched_wake(const volatile void *word);
+/* What the running logical thread is known by; all of them are one to the system. */
+uintptr_t hak_sched_thread(void);
 
 /* Writes that the compiler's instrumentation passes over. */
 void sched_wrote(const void *p, size_t bytes);

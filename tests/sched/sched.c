@@ -251,6 +251,11 @@ void hak_sched_sleep(const volatile void *word, uint32_t value)
     sched_switch(sched_choose());
 }
 
+uintptr_t hak_sched_thread(void)
+{
+    return (uintptr_t)&world->threads[0] + sched_run->self;
+}
+
 void hak_sched_wake(const volatile void *word)
 {
     unsigned asleep[SCHED_THREADS];
