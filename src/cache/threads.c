@@ -573,6 +573,9 @@ static void fork_forget_group_heaps(struct hak_heap *mine)
 bool hak_cache_fork_child(struct hak_heap *mine)
 {
     bool mine_is_lost = false;
+    /* A thread that the child has begun cannot tell whose heap is that of the thread that forked,
+     * which goes on using it: none is taken over then. */
+    bool forked = mine != NULL || hak_os_is_first_thread();
     if (hak_lock_recover(&hak_registry.lock)) /* its lists change by single stores */
         hak_registry.few_left_bytes = 0;
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
@@ -594,7 +597,8 @@ bool hak_cache_fork_child(struct hak_heap *mine)
             hak_sub_relaxed(&hak_registry.dead, 1u);
         }
         uintptr_t thread = hak_load_relaxed(&h->thread);
-        if (thread == 0 || thread == hak_os_this_thread() || hak_load_relaxed(&h->lost) || h->dead)
+        if (!forked || thread == 0 || thread == hak_os_this_thread() ||
+            hak_load_relaxed(&h->lost) || h->dead)
             continue;
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&hak_registry.dead, 1u);

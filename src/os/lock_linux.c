@@ -57,6 +57,11 @@ uintptr_t hak_os_this_thread(void)
 #endif
 }
 
+bool hak_os_is_first_thread(void)
+{
+    return hak_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0) == hak_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
 bool hak_try_lock(struct hak_lock *lock)
 {
     uint32_t expected = LOCK_FREE;
@@ -109,7 +114,7 @@ bool hak_lock_is_mine(struct hak_lock *lock)
 
 bool hak_lock_recover(struct hak_lock *lock)
 {
-    if (hak_lock_is_mine(lock))
+    if (hak_lock_is_mine(lock) && hak_os_is_first_thread())
         return false;
     bool held = hak_load_relaxed(&lock->state) != LOCK_FREE;
     hak_store_relaxed(&lock->holder, (uintptr_t)0);

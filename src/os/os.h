@@ -90,9 +90,13 @@ void hak_unlock(struct hak_lock *lock);
 bool hak_lock_is_mine(struct hak_lock *lock);
 /* The calling thread, by its thread pointer: the same in the child of a fork. Never 0. */
 uintptr_t hak_os_this_thread(void);
+/* The process began with the calling thread: in the child of a fork it is the one that forked. One
+ * that the child has begun since may well have the thread pointer of one that is no more. */
+bool hak_os_is_first_thread(void);
 /* Makes the lock free; true if it was held by a thread that is no more, so that what it guards may
- * be half changed. A lock of the calling thread's own stays as it is: a signal handler forked, and
- * the work that it interrupted goes on. For the child of a fork, which has one thread. */
+ * be half changed. A lock of the thread that forked, if that calls, stays as it is: a signal
+ * handler forked, and the work that it interrupted goes on. For the child of a fork, by one thread.
+ */
 bool hak_lock_recover(struct hak_lock *lock);
 /* A thread that waits for a lock calls this now and then, with whatever other locks it holds: in
  * the child of a fork by a signal handler the holder may be a thread that stayed behind, and only

@@ -237,6 +237,39 @@ static void racing_the_first_allocation_of_threads(void **state)
     assert_int_equal(worker_failures, 0);
 }
 
+/* Threads come and go, so that a child's thread gets the stack, and with it the thread pointer, of
+ * one that may have held a lock; and the child's first call of the allocator is that thread's. */
+static void *begin_threads_until_stopped(void *unused)
+{
+    (void)unused;
+    while (!stop) {
+        pthread_t thread;
+        if (!pthread_create(&thread, NULL, first_allocation, NULL))
+            pthread_join(thread, NULL);
+    }
+    return NULL;
+}
+
+static void children_may_begin_with_a_thread(void **state)
+{
+    (void)state;
+    if (allocator_sanitized())
+        SKIP_BECAUSE("ThreadSanitizer knows no threads in the child of a threaded program");
+    start_workers(begin_threads_until_stopped);
+    for (unsigned i = 0; i < scaled(2000); i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            pthread_t thread;
+            child_begins();
+            if (!pthread_create(&thread, NULL, first_allocation, NULL))
+                pthread_join(thread, NULL);
+            _exit(worker_failures != 0);
+        }
+        expect_good_end(pid, "a thread first");
+    }
+    end_workers();
+}
+
 /* ---- handlers that allocate ---- */
 
 static atomic_bool
@@ -467,6 +500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(racing_the_first_allocation_of_threads, test_begins),
+        cmocka_unit_test_setup(children_may_begin_with_a_thread, test_begins),
         cmocka_unit_test_setup(with_8_threads_allocating, test_begins),
         cmocka_unit_test_setup(children_may_have_threads, test_begins),
         cmocka_unit_test_setup(children_free_inherited_blocks, test_begins),

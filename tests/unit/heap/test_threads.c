@@ -386,6 +386,34 @@ static void the_child_of_a_fork_in_the_midst_of_waiting_goes_on(void **state)
     assert_nothing_is_used();
 }
 
+/* Blocks of one size, so many that heaps are taken over on the way, then threads that get those. */
+static void use_up(unsigned index, void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; i < MANY; i++)
+        fill(allocate(500), 500, index);
+}
+
+static void the_childs_threads_leave_the_heap_of_the_thread_that_forked_alone(void **state)
+{
+    (void)state;
+    release(allocate(500));
+    const struct hak_heap *mine = hak_heap_self_if_open();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        for (unsigned i = 0; i < 3; i++) /* the first of them notices the fork */
+            unit_in_threads(1, use_up, NULL);
+        MUST(!mine->dead && hak_load_relaxed(&mine->thread) == hak_os_this_thread());
+        MUST(hak_heap_self_if_open() == mine);
+        release(allocate(500));
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static void a_fork_before_the_first_call_leaves_the_start_to_each_side(void **state)
 {
     (void)state;
@@ -413,6 +441,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_fork_while_threads_run_leaves_two_working_heaps),
     cmocka_unit_test(the_childs_child_works_too),
     cmocka_unit_test(the_child_of_a_fork_in_the_midst_of_waiting_goes_on),
+    cmocka_unit_test(the_childs_threads_leave_the_heap_of_the_thread_that_forked_alone),
     cmocka_unit_test(a_fork_before_the_first_call_leaves_the_start_to_each_side),
 };
 UNIT_MAIN(tests)

@@ -96,6 +96,25 @@ static void recover_leaves_the_lock_of_its_own_thread_alone(void **state)
     hak_unlock(&lock);
 }
 
+static void recover_as_another_thread(unsigned index, void *argument)
+{
+    (void)index;
+    struct hak_lock *lock = argument;
+    hak_store_relaxed(&lock->holder, hak_os_this_thread()); /* its stack was the holder's */
+    MUST(!hak_os_is_first_thread());
+    MUST(hak_lock_recover(lock));
+    MUST(hak_try_lock(lock));
+    hak_unlock(lock);
+}
+
+static void recover_takes_no_thread_that_began_later_for_the_holder(void **state)
+{
+    (void)state;
+    struct hak_lock lock = {.state = 1};
+    assert_true(hak_os_is_first_thread());
+    unit_in_threads(1, recover_as_another_thread, &lock);
+}
+
 static void hold_or_wait(unsigned index, void *argument)
 {
     struct counter *c = argument;
@@ -141,6 +160,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_held_lock_is_the_holders_and_nobody_elses),
     cmocka_unit_test(recover_frees_a_lock_that_another_thread_held),
     cmocka_unit_test(recover_leaves_the_lock_of_its_own_thread_alone),
+    cmocka_unit_test(recover_takes_no_thread_that_began_later_for_the_holder),
     cmocka_unit_test(threads_that_wait_asleep_are_all_woken),
     cmocka_unit_test(who_waits_for_nobody_is_asked_to_recover),
 };
