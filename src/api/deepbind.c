@@ -17,7 +17,6 @@
 #include "api/api_internal.h"
 
 #include <dlfcn.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 #ifdef RTLD_DEEPBIND /* not in other libcs */
@@ -31,18 +30,17 @@ void *dlopen(const char *file, int mode);
 DEEPBIND_EACH(DEEPBIND_DECLARE) /* of interest are their addresses alone */
 #define DEEPBIND_COUNT (sizeof deepbind_functions / sizeof deepbind_functions[0])
 #define DEEPBIND_FREE 1u
-static const struct hak_os_redirect deepbind_functions[] = {DEEPBIND_EACH(DEEPBIND_ENTRY)};
+static struct hak_os_redirect deepbind_functions[] = {DEEPBIND_EACH(DEEPBIND_ENTRY)};
 
-/* False: libc's table is as it was, or in part. */
+/* False: libc's table is as it was, or in part. Where libc's functions were is noted for good: the
+ * child of a fork in the midst of this finds the table changed, and does the rest. */
 static bool deepbind_redirect(void)
 {
     static struct hak_lock lock;
-    struct hak_os_redirect functions[DEEPBIND_COUNT];
-    memcpy(functions, deepbind_functions, sizeof functions);
-    hak_lock(&lock);
-    bool done = hak_os_redirect((uintptr_t)getauxval, functions, DEEPBIND_COUNT);
-    if (functions[DEEPBIND_FREE].from != 0)
-        hak_foreign_keep_free(functions[DEEPBIND_FREE].from);
+    hak_heap_lock(&lock);
+    bool done = hak_os_redirect((uintptr_t)getauxval, deepbind_functions, DEEPBIND_COUNT);
+    if (deepbind_functions[DEEPBIND_FREE].from != 0)
+        hak_foreign_keep_free(deepbind_functions[DEEPBIND_FREE].from);
     hak_unlock(&lock);
     return done;
 }

@@ -18,7 +18,7 @@ void hak_hard_start_slow(void)
     /* ORDER: [hard-secret] the secret is seen with it */
     if (HAK_LIKELY(hak_load_acquire(&made)))
         return;
-    hak_lock(&lock);
+    hak_heap_lock(&lock);
     if (!hak_load_relaxed(&made)) {
         hak_hard_kept_start();
         hak_hard.secret[0] = hak_os_random();

@@ -97,13 +97,14 @@ static void quarantine_thread_end(void *value)
     hak_meta_free(t, sizeof *t);
 }
 
-/* Once, when the first block is freed: the size classes are known then. */
+/* Once, when the first block is freed: the size classes are known then. The child of a fork in the
+ * midst of it does it again, perhaps with another key. */
 static void quarantine_start_locked(void)
 {
     if (quarantine.started)
         return;
-    quarantine.started = true;
-    quarantine.has_key = hak_heap_try_make_key(&quarantine.key, quarantine_thread_end);
+    if (!quarantine.has_key)
+        quarantine.has_key = hak_heap_try_make_key(&quarantine.key, quarantine_thread_end);
     unsigned line = 0;
     for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
         while (line + 1 < HARD_LINES &&
@@ -118,6 +119,7 @@ static void quarantine_start_locked(void)
             hak_hard.place_behind[place] = (uint16_t)(place + 1);
         hak_hard.place_behind[place++] = (uint16_t)first;
     }
+    quarantine.started = true;
 }
 
 static void quarantine_set_up(struct hard_thread *t)
@@ -137,7 +139,7 @@ HAK_NOINLINE struct hard_thread *hak_hard_quarantine_slow(void)
     if (t != &quarantine_none)
         return hard_is_busy(t) ? NULL : t;
     hak_hard_self = &quarantine_closed; /* pthread_setspecific may allocate */
-    hak_lock(&quarantine.lock);
+    hak_heap_lock(&quarantine.lock);
     quarantine_start_locked();
     hak_unlock(&quarantine.lock);
     t = quarantine.has_key ? hak_meta_alloc(sizeof *t) : NULL;

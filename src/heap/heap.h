@@ -247,3 +247,9 @@ static inline void hak_heap_notice_fork(void)
     if (HAK_UNLIKELY(hak_load_acquire(hak_load_relaxed(&hak_heap_unforked)) != HAK_UNFORKED))
         hak_heap_notice_slow();
 }
+
+/* Takes a lock of a layer above, of which there are HAK_HEAP_LOCKS at most. In the child of a fork
+ * it is free, whoever held it: what it guards has to bear that it is half changed. The caller holds
+ * no lock. */
+#define HAK_HEAP_LOCKS 4u
+void hak_heap_lock(struct hak_lock *lock);

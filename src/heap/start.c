@@ -204,9 +204,28 @@ void hak_heap_audit(hak_cache_look *look)
  * that registered theirs before this library did run before its own, and raw clone runs none at
  * all. */
 
+static _Atomic(struct hak_lock *) fork_locks[HAK_HEAP_LOCKS]; /* that were ever taken */
+
+/* Noted, and forks watched for, before it is taken: a child that has it held knows of both. */
+void hak_heap_lock(struct hak_lock *lock)
+{
+    start_try_watch_for_forks();
+    hak_heap_notice_fork();
+    for (unsigned i = 0; i < HAK_HEAP_LOCKS; i++) {
+        struct hak_lock *noted = hak_load_relaxed(&fork_locks[i]);
+        if (noted == lock ||
+            (noted == NULL && (hak_cas_relaxed(&fork_locks[i], &noted, lock) || noted == lock)))
+            break;
+    }
+    hak_lock(lock);
+}
+
 static void fork_mend(void)
 {
     hak_lock_recover(&start.lock);
+    for (unsigned i = 0; i < HAK_HEAP_LOCKS; i++)
+        if (hak_load_relaxed(&fork_locks[i]) != NULL)
+            hak_lock_recover(hak_load_relaxed(&fork_locks[i]));
     if (HAK_HARDENED)
         hak_os_random_forget();
     hak_meta_fork_child();

@@ -386,6 +386,40 @@ static void the_child_of_a_fork_in_the_midst_of_waiting_goes_on(void **state)
     assert_nothing_is_used();
 }
 
+static struct hak_lock lock_above;
+
+static void *hold_lock_above(void *forked)
+{
+    hak_heap_lock(&lock_above);
+    while (!hak_load_relaxed((_Atomic(bool) *)forked))
+        hak_cpu_pause();
+    hak_unlock(&lock_above);
+    return NULL;
+}
+
+static void a_lock_of_a_layer_above_is_free_in_the_child(void **state)
+{
+    (void)state;
+    static _Atomic(bool) forked;
+    pthread_t id;
+    MUST(pthread_create(&id, NULL, hold_lock_above, &forked) == 0);
+    while (hak_load_relaxed(&lock_above.state) == 0)
+        hak_cpu_pause();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        hak_heap_lock(&lock_above);
+        hak_unlock(&lock_above);
+        release(allocate(70));
+        _exit(0);
+    }
+    hak_store_relaxed(&forked, true);
+    int status;
+    waitpid(child, &status, 0);
+    pthread_join(id, NULL);
+    assert_int_equal(status, 0);
+}
+
 /* Blocks of one size, so many that heaps are taken over on the way, then threads that get those. */
 static void use_up(unsigned index, void *argument)
 {
@@ -441,6 +475,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_fork_while_threads_run_leaves_two_working_heaps),
     cmocka_unit_test(the_childs_child_works_too),
     cmocka_unit_test(the_child_of_a_fork_in_the_midst_of_waiting_goes_on),
+    cmocka_unit_test(a_lock_of_a_layer_above_is_free_in_the_child),
     cmocka_unit_test(the_childs_threads_leave_the_heap_of_the_thread_that_forked_alone),
     cmocka_unit_test(a_fork_before_the_first_call_leaves_the_start_to_each_side),
 };
