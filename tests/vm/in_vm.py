@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -173,6 +174,7 @@ def run(files: dict[str, Path], command: list[str], *, kernel: Path | None = Non
 
         clock = threading.Timer(timeout, stop)
         clock.start()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the machine ends with this process
         try:
             status, begun = follow(machine)
         finally:
