@@ -5,9 +5,9 @@
 
 #include "cache/cache.h"
 
-/* All heaps: threads.c. */
 #define HAK_THREAD_BUCKET_BITS 6u
 
+/* All heaps: threads.c. */
 struct hak_registry {
     struct hak_lock lock;
     _Atomic(struct hak_heap *) all;
@@ -265,7 +265,6 @@ void hak_registry_bury(void);
 
 /* Both heaps' locks are held. */
 void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
-/* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
 /* A thread's own heap, from its start to its end: heap->thread is set. */
 void hak_by_thread_add_locked(struct hak_heap *heap);
 void hak_by_thread_remove_locked(struct hak_heap *heap);
@@ -273,6 +272,7 @@ void hak_by_thread_remove_locked(struct hak_heap *heap);
 bool hak_by_thread_may_have(uintptr_t thread);
 struct hak_heap *hak_by_thread_find_locked(uintptr_t thread);
 
+/* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 
 /* Heaps of threads that ended are kept as they are for the next threads: see threads.c. */
