@@ -74,7 +74,7 @@ static struct {
 void hak_os_keep_stderr(void)
 {
     enum { ABOVE_THE_PROGRAMS_OWN = 700 };
-    struct stat is;
+    struct stat is = {0};
     if (write_kept.asked)
         return;
     write_kept.asked = true;
@@ -93,7 +93,7 @@ void hak_os_keep_stderr(void)
 
 static bool write_is_kept(int file)
 {
-    struct stat is;
+    struct stat is = {0};
     return hak_syscall6(SYS_fstat, file, (long)&is, 0, 0, 0, 0) == 0 &&
            is.st_dev == write_kept.device && is.st_ino == write_kept.inode;
 }
