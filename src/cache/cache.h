@@ -193,15 +193,14 @@ struct hak_heap {
     uint32_t exchange_calls;    /* refills and overflows until then */
     uint8_t exchange_refused;   /* times that it was for nothing: twice as many the next time */
     bool can_do_without;        /* owner: see hak_heap_can_do_without */
-    uint8_t thread_bucket;      /* see by_thread.c; 0: in none. Both under the registry's lock */
     uint32_t home_refills;      /* of all threads out of this heap's slabs; under the lock */
     struct hak_heap *next_heap; /* all heaps; constant once in the list */
     struct hak_heap *next_free; /* under the registry's lock */
-    struct hak_heap *next_of_bucket;
-    struct hak_heap *looked_at; /* the last in which a slab to take over was looked for */
-    _Atomic(uintptr_t) thread;  /* whose it is, hak_os_this_thread(); 0: nobody's */
-    bool dead;                  /* its thread stayed behind in the parent of a fork */
-    _Atomic(bool) lost;         /* half changed when the process forked: left alone for good */
+    struct hak_heap *next_of_bucket; /* the same; see by_thread.c */
+    struct hak_heap *looked_at;      /* the last in which a slab to take over was looked for */
+    _Atomic(uintptr_t) thread;       /* whose it is, hak_os_this_thread(); 0: nobody's */
+    bool dead;                       /* its thread stayed behind in the parent of a fork */
+    _Atomic(bool) lost;              /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
     _Atomic(uint8_t) group; /* HAK_GROUP_SHORT for the heap of a thread itself */
     uint32_t
@@ -211,10 +210,9 @@ struct hak_heap {
     struct hak_heap *group_heaps[HAK_GROUPS - 1];
     int64_t unwatched_bytes; /* owner: refilled before somebody looks at a call site again */
     uint16_t arena_used_bytes, few_used_bytes;
-    uint8_t watch_turn;        /* owner: which refill is counted next: hak_sites_is_turn_owner */
-    uint8_t spare_wanted;      /* owner; messages taken at a time */
-    _Atomic(bool) ends_unseen; /* hak_cache_thread_ends_unseen */
-    uint32_t outbox_bytes;     /* owner, as the outbox itself */
+    uint8_t watch_turn;    /* owner: which refill is counted next: hak_sites_is_turn_owner */
+    uint8_t spare_wanted;  /* owner; messages taken at a time */
+    uint32_t outbox_bytes; /* owner, as the outbox itself */
     struct hak_meta_free *spare_messages;         /* owner */
     struct hak_meta_free *done_first, *done_last; /* messages to be given back, so many; these
                                                    * three under the heap's lock */
@@ -404,9 +402,6 @@ static inline struct hak_heap *hak_cache_group_heap(struct hak_heap *heap, enum 
 /* The thread ends. A small heap is kept as it is for the next thread that starts, for a while; of
  * others the slabs go to the shared heap first. */
 void hak_cache_thread_end(struct hak_heap *heap);
-/* Nobody will tell of the end of the heap's thread, the calling one. Once another thread begins in
- * its place, the heap is given back. */
-void hak_cache_thread_ends_unseen(struct hak_heap *heap);
 
 /* Collects what others freed into the slabs of ended threads, if nobody is at it. */
 void hak_cache_collect_orphans(void);

@@ -16,7 +16,6 @@ struct hak_registry {
     _Atomic(struct hak_heap *) vacant; /* homes: see homes.c */
     _Atomic(uint32_t) last_tag;        /* so many heaps there are */
     _Atomic(unsigned) dead;            /* heaps whose threads a fork left behind */
-    _Atomic(bool) some_end_unseen;     /* there is or was a heap whose thread does */
     char *few_stacks;                  /* of the next guests, so many bytes */
     size_t few_left_bytes;
     _Atomic(struct hak_heap *) by_thread[1u << HAK_THREAD_BUCKET_BITS]; /* see by_thread.c */
@@ -267,6 +266,7 @@ void hak_registry_bury(void);
 void hak_heap_move_slabs_locked(struct hak_heap *from, struct hak_heap *to);
 /* A thread's own heap, from its start to its end: heap->thread is set. */
 void hak_by_thread_add_locked(struct hak_heap *heap);
+/* Before heap->thread changes; nothing, of a heap that was not added. */
 void hak_by_thread_remove_locked(struct hak_heap *heap);
 /* False: no thread with this pointer has a heap. */
 bool hak_by_thread_may_have(uintptr_t thread);

@@ -201,36 +201,8 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
     return heap;
 }
 
-void hak_cache_thread_ends_unseen(struct hak_heap *heap)
-{
-    hak_store_relaxed(&heap->ends_unseen, true);
-    hak_store_relaxed(&hak_registry.some_end_unseen, true);
-}
-
-/* What a thread that ended unseen has left: its thread pointer is now the calling thread's, which
- * has no heap yet. What a fork in a signal handler has left half changed is not among them. */
-HAK_COLD static void registry_end_unseen(void)
-{
-    struct hak_heap *found = NULL;
-    hak_lock(&hak_registry.lock);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL;
-         h = h->next_heap) {
-        if (hak_load_relaxed(&h->ends_unseen) &&
-            hak_load_relaxed(&h->thread) == hak_os_this_thread() && !h->dead &&
-            !hak_load_relaxed(&h->lost)) {
-            hak_store_relaxed(&h->ends_unseen, false);
-            found = h;
-        }
-    }
-    hak_unlock(&hak_registry.lock);
-    if (found != NULL)
-        hak_cache_thread_end(found);
-}
-
 struct hak_heap *hak_cache_thread_start(void)
 {
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_registry.some_end_unseen)))
-        registry_end_unseen();
     return registry_take_heap(HAK_GROUP_SHORT);
 }
 
@@ -319,7 +291,6 @@ void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *
 {
     hak_by_thread_remove_locked(heap);
     hak_store_relaxed(&heap->thread, (uintptr_t)0);
-    hak_store_relaxed(&heap->ends_unseen, false);
     heap->next_free = hak_load_relaxed(list);
     hak_store_relaxed(list, heap);
 }
@@ -472,7 +443,6 @@ static struct hak_heap *registry_next_dead(void)
             hak_by_thread_remove_locked(h);
             hak_store_relaxed(&h->thread, hak_os_this_thread());
             h->dead = false;
-            hak_store_relaxed(&h->ends_unseen, false);
             hak_sub_relaxed(&hak_registry.dead, 1u);
             found = h;
         }
@@ -603,8 +573,6 @@ bool hak_cache_fork_child(struct hak_heap *mine)
         h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
         hak_add_relaxed(&hak_registry.dead, 1u);
     }
-    if (mine_is_lost) /* the thread goes on with another; nobody takes this one for left */
-        hak_store_relaxed(&mine->ends_unseen, false);
     hak_homes_fork_child();
     fork_forget_group_heaps(mine);
     watch_close(); /* another thread may have been at it */

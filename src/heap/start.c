@@ -132,7 +132,7 @@ static bool start_process(void)
     return done;
 }
 
-/* False: nobody will tell of the end of the calling thread. */
+/* False: nobody will tell of the end of the calling thread; see hak_cache_thread_take_over. */
 static bool start_try_set_key(struct hak_heap *heap)
 {
     uint32_t key = hak_load_relaxed(&start.key);
@@ -147,8 +147,7 @@ static void start_watch_for_end(struct hak_heap *heap)
         start_make_key_locked();
         hak_unlock(&start.lock);
     }
-    if (!start_try_set_key(heap))
-        hak_cache_thread_ends_unseen(heap);
+    (void)start_try_set_key(heap);
 }
 
 HAK_COLD struct hak_heap *hak_heap_open_slow(void)
