@@ -180,11 +180,25 @@ static void window_mark_locked(size_t first, size_t count, bool taken)
 }
 
 /* The array of groups may end before the range does: what lies beyond has never been taken. */
-static bool window_taken_locked(size_t s)
+static uint64_t window_free_locked(size_t group)
 {
-    return (s / 64 + 1) * sizeof(struct hak_space_group) <=
-               hak_window.areas[AREA_GROUPS].mapped_bytes &&
-           hak_space_is_taken(s);
+    return (group + 1) * sizeof(struct hak_space_group) <=
+                   hak_window.areas[AREA_GROUPS].mapped_bytes
+               ? ~hak_load_relaxed(&hak_space_groups()[group].taken)
+               : UINT64_MAX;
+}
+
+/* Where in a group `count` free superslabs begin, up to 64 of them, which may go on in the next. */
+static uint64_t window_starts_locked(size_t group, size_t count)
+{
+    uint64_t set = window_free_locked(group);
+    uint64_t next = window_free_locked(group + 1);
+    for (size_t have = 1, step; have < count && set != 0; have += step) {
+        step = hak_min(have, count - have);
+        set &= set >> step | next << (64 - step);
+        next &= next >> step;
+    }
+    return set;
 }
 
 /* The first superslab at or after `from` whose address is a multiple of `align` superslabs. */
@@ -195,21 +209,22 @@ static size_t window_align(size_t from, size_t align)
 }
 
 /* The first place at or after `from` for `count` free superslabs; SIZE_MAX if there is none. First
- * fit by address. */
+ * fit by address, 64 of them at a time. */
 static size_t window_find_locked(size_t from, size_t count, size_t align)
 {
-    size_t at = window_align(from, align);
+    size_t at = window_align(from, align), done = 0;
     while (at + count <= hak_window.superslabs) {
-        size_t end =
-            at + count; /* looks backwards: a taken superslab late in the range skips the most */
-        while (end > at && !window_taken_locked(end - 1))
-            end--;
-        if (end == at)
-            return at;
-        while (end % 64 == 0 && window_taken_locked(end) &&
-               hak_load_relaxed(&hak_space_groups()[end / 64].taken) == UINT64_MAX)
-            end += 64;
-        at = window_align(end, align);
+        size_t next = at + done, step = hak_min(count - done, 64);
+        uint64_t starts = window_starts_locked(next / 64, step) >> next % 64;
+        if (starts & 1) {
+            done += step;
+            if (done == count)
+                return at;
+        } else {
+            next += starts != 0 ? hak_ctz64(starts) : 64 - next % 64;
+            at = window_align(next, align);
+            done = 0;
+        }
     }
     return SIZE_MAX;
 }

@@ -242,7 +242,7 @@ static void meta_can_be_had_later(void **state)
 
 /* --- against a model: a plain array of what is taken, searched from 0 --- */
 
-#define MODEL_MOST 400u
+#define MODEL_MOST 600u
 
 struct model {
     bool taken[2 * MODEL_MOST];
@@ -279,7 +279,7 @@ static void model_step(struct model *m, struct unit_random *r)
         m->count[i] = 0;
         return;
     }
-    size_t count = 1 + unit_below(r, unit_below(r, 8) == 0 ? 40 : 4);
+    size_t count = 1 + unit_below(r, unit_below(r, 8) == 0 ? 150 : 4);
     size_t align = (size_t)1 << unit_below(r, 4);
     if (model_first_fit(m, count, align) + count > MODEL_MOST)
         return;
