@@ -18,27 +18,60 @@ struct hak_pool_knobs hak_pool_knobs = {
     .huge_keep_bytes = UINT64_MAX,
 };
 
+void hak_pool_mark_dense(size_t superslab, bool dense)
+{
+    _Atomic(uint64_t) *word = &hak_space_groups()[superslab / 64].dense;
+    uint64_t bit = 1ull << (superslab % 64);
+    if (dense)
+        hak_or_relaxed(word, bit);
+    else if (hak_load_relaxed(word) & bit)
+        hak_and_relaxed(word, ~bit);
+}
+
+void hak_pool_set_dense(size_t superslab, bool dense)
+{
+    struct hak_superslab *s = hak_superslab(superslab);
+    hak_pool_mark_dense(superslab, dense);
+    hak_store_relaxed(&s->huge_pages, (uint8_t)(dense ? HAK_HUGE_DUE : HAK_HUGE_NONE));
+    hak_store_relaxed(&s->was_purged, false);
+}
+
+uint32_t hak_pool_rooms(uint64_t state)
+{
+    uint32_t rooms = 0, starts = ~pool_busy(state);
+    for (unsigned room = 0, slots = 1; room < POOL_ROOM_EMPTY; room++) {
+        starts &= starts >> (pool_room_slots(room) - slots);
+        slots = pool_room_slots(room);
+        if (starts == 0)
+            break;
+        rooms |= 1u << room;
+    }
+    return rooms | (pool_among_empty(state) != 0 ? 1u << POOL_ROOM_EMPTY : 0);
+}
+
 void hak_pool_offer(size_t superslab)
 {
     _Atomic(uint64_t) *avail = hak_space_groups()[superslab / 64].avail;
     uint64_t bit = 1ull << (superslab % 64);
     uint64_t state = hak_load_relaxed(&hak_superslab(superslab)->state); /* as freed, or later */
-    for (unsigned room = 0; room < HAK_SPACE_ROOMS && pool_has_room(state, room); room++)
+    for (uint32_t rooms = hak_pool_rooms(state); rooms != 0; rooms &= rooms - 1) {
+        _Atomic(uint64_t) *word = &avail[hak_ctz64(rooms)];
         /* ORDER: [slot-avail] after the slots were freed: pairs with the re-check in pool_withdraw
          */
-        if (!(hak_load_seq_cst(&avail[room]) & bit))
-            hak_or_relaxed(&avail[room], bit);
+        if (!(hak_load_seq_cst(word) & bit))
+            hak_or_relaxed(word, bit);
+    }
 }
 
-/* Takes a superslab without room for so many out of that index, unless slots have become free
- * meanwhile. */
+/* Takes a superslab without such a room out of that index, unless slots have become free meanwhile.
+ */
 static void pool_withdraw(size_t superslab, unsigned room)
 {
     _Atomic(uint64_t) *avail = &hak_space_groups()[superslab / 64].avail[room];
     uint64_t bit = 1ull << (superslab % 64);
     hak_and_seq_cst(avail, ~bit); /* ORDER: [slot-avail] */
     /* ORDER: [slot-avail] a release that did not see the bit cleared is seen here */
-    if (pool_has_room(hak_load_seq_cst(&hak_superslab(superslab)->state), room))
+    if (hak_pool_rooms(hak_load_seq_cst(&hak_superslab(superslab)->state)) >> room & 1)
         hak_or_relaxed(avail, bit);
 }
 
@@ -88,45 +121,52 @@ static bool pool_try_superslab(size_t superslab, unsigned count, unsigned align,
     }
 }
 
-static uint32_t pool_among_empty(uint64_t state)
-{
-    return ~pool_busy(state) & pool_dirty(state);
-}
-
 static uint32_t pool_among_free(uint64_t state)
 {
     return ~pool_busy(state);
 }
 
-/* The first superslab at or after `from` that is of the kind and has so much room, as far as the
+/* Of a group's superslabs that are of the kind, and in both indexes. */
+static uint64_t pool_candidates(size_t group, bool dense, unsigned room, unsigned and_room)
+{
+    const struct hak_space_group *g = &hak_space_groups()[group];
+    uint64_t kind = hak_load_relaxed(&g->dense) ^ (dense ? 0 : UINT64_MAX);
+    return kind & hak_load_relaxed(&g->avail[room]) & hak_load_relaxed(&g->avail[and_room]);
+}
+
+/* The first superslab at or after `from` that is of the kind and has both rooms, as far as the
  * index knows; SIZE_MAX if there is none. */
-static size_t pool_next_with_room(size_t from, bool dense, unsigned room)
+static size_t pool_next_with_room(size_t from, bool dense, unsigned room, unsigned and_room)
 {
     size_t groups = (hak_space_high_water() + 63) / 64;
     uint64_t wanted = UINT64_MAX << (from % 64);
     for (size_t g = from / 64; g < groups; g++, wanted = UINT64_MAX) {
-        uint64_t avail = hak_load_relaxed(&hak_space_groups()[g].avail[room]) & wanted;
-        for (; avail != 0; avail &= avail - 1) {
-            size_t superslab = g * 64 + hak_ctz64(avail);
-            struct hak_superslab *s = hak_superslab(superslab);
-            if (hak_load_relaxed(&s->dense) != dense)
-                continue;
-            if (pool_has_room(hak_load_relaxed(&s->state), room))
+        uint64_t found = wanted & pool_candidates(g, dense, room, and_room);
+        for (; found != 0; found &= found - 1) {
+            size_t superslab = g * 64 + hak_ctz64(found);
+            uint32_t rooms = hak_pool_rooms(hak_load_relaxed(&hak_superslab(superslab)->state));
+            if (!(rooms >> room & 1))
+                pool_withdraw(superslab, room);
+            else if (!(rooms >> and_room & 1))
+                pool_withdraw(superslab, and_room);
+            else
                 return superslab;
-            pool_withdraw(superslab, room);
         }
     }
     return SIZE_MAX;
 }
 
-/* EMPTY slots, the lowest. */
+/* EMPTY slots, the lowest. (Runs of them may be shorter than the room; then those that are looked
+ * for in vain age.) */
 static bool pool_try_empty(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
 {
     if (hak_load_relaxed(&hak_pool.empty_now) == 0)
         return false;
     unsigned room = pool_room_of(count);
-    for (size_t i = pool_next_with_room(0, dense, room); i != SIZE_MAX;
-         i = pool_next_with_room(i + 1, dense, room))
+    unsigned looks = 0;
+    for (size_t i = pool_next_with_room(0, dense, room, POOL_ROOM_EMPTY);
+         i != SIZE_MAX && looks < POOL_LOOKS;
+         i = pool_next_with_room(i + 1, dense, room, POOL_ROOM_EMPTY), looks++)
         if (pool_try_superslab(i, count, align, pool_among_empty, slot, zero))
             return true;
     return false;
@@ -145,14 +185,16 @@ static bool pool_holds(size_t superslab, unsigned label)
 }
 
 /* Of the superslabs that have such a run the fullest, as the others may then become free as a
- * whole; of equal ones the first that holds the class. SIZE_MAX: there is none. */
+ * whole; of equal ones the first that holds the class. SIZE_MAX: there is none. See [looks]. */
 static size_t pool_fullest(unsigned count, unsigned align, bool dense, unsigned label)
 {
     size_t best = SIZE_MAX;
     unsigned best_slots = 0;
+    unsigned looks = 0;
     unsigned room = pool_room_of(count);
-    for (size_t i = pool_next_with_room(0, dense, room); i != SIZE_MAX;
-         i = pool_next_with_room(i + 1, dense, room)) {
+    for (size_t i = pool_next_with_room(0, dense, room, room);
+         i != SIZE_MAX && (best == SIZE_MAX || looks < POOL_LOOKS);
+         i = pool_next_with_room(i + 1, dense, room, room), looks++) {
         uint64_t state = hak_load_relaxed(&hak_superslab(i)->state);
         unsigned slots = hak_popcount64(pool_busy(state));
         if (slots < best_slots ||

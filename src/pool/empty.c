@@ -33,7 +33,7 @@ static size_t purge_superslab(size_t superslab, bool aged, bool grows)
     } while (!hak_cas_acquire(&s->state, &state, state | claimed));
     if (ends_huge) {
         hak_pool_forbid_huge_pages(superslab);
-        hak_store_relaxed(&s->dense, false);
+        hak_pool_mark_dense(superslab, false);
     }
     size_t slots = 0;
     for (uint32_t left = claimed; left != 0;) {

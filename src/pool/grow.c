@@ -204,7 +204,7 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
     if (error != 0)
         return error;
     for (size_t i = 0; i < superslabs; i++)
-        pool_set_dense(hak_superslab(first + i), dense);
+        hak_pool_set_dense(first + i, dense);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_pool.released_at_growth = hak_load_relaxed(&hak_pool.released);
     hak_store_relaxed(&hak_pool.grown_ns, now_ns);
@@ -260,7 +260,7 @@ int hak_pool_acquire_apart(size_t *slot)
     if (error != 0)
         return error;
     hak_os_advise_small_pages(hak_superslab_address(first), HAK_SUPERSLAB_BYTES);
-    pool_set_dense(hak_superslab(first), false);
+    hak_pool_set_dense(first, false);
     grow_publish(first, HAK_SLOTS, HAK_SLOTS);
     *slot = first * HAK_SLOTS;
     return 0;

@@ -40,15 +40,17 @@ enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED, HAK_HUGE_SMALL, HAK_HUGE_FOR
 
 /* One a superslab, HAK_RECORD_BYTES. Any thread; the links under the pool's lock. */
 struct hak_superslab {
-    _Atomic(uint64_t) state;   /* busy | dirty << 32 */
-    _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
+    _Atomic(uint64_t) state; /* busy | dirty << 32 */
+    union {
+        _Atomic(uint32_t) missing; /* slots not mapped (yet); their busy bits are set */
+        uint32_t newer; /* of a huge block, in the list of those with slack, as `older` */
+    };
     uint32_t older; /* in the lists of those begun, of those postponed, and of blocks with slack:
                      * superslab + 1; 0 ends it */
     union {
         _Atomic(uint32_t) retired_order; /* how many had been retired before, modulo 2^32 */
         _Atomic(uint32_t) huge_colour;   /* of a huge block: where in its first page it begins */
     };
-    _Atomic(bool) dense;           /* for huge pages: only slots that will be used up go here */
     _Atomic(bool) was_purged;      /* since it was mapped */
     _Atomic(uint8_t) huge_pages;   /* HAK_HUGE_* */
     _Atomic(bool) has_bits;        /* slabs were here: the meta has pages in memory */
@@ -234,10 +236,15 @@ void hak_pool_stats(struct hak_pool_stats *out);
 uint64_t hak_pool_acquired(enum hak_stage stage, unsigned label);
 const char *hak_stage_name(enum hak_stage stage);
 
-/* The busy mask of a superslab of slots, for walks. */
 static inline struct hak_superslab *hak_superslab(size_t superslab)
 {
     return (struct hak_superslab *)hak_space_records() + superslab;
+}
+
+/* It is for slots that will be used up. */
+static inline bool hak_superslab_is_dense(size_t superslab)
+{
+    return hak_load_relaxed(&hak_space_groups()[superslab / 64].dense) >> superslab % 64 & 1;
 }
 
 /* In the child of a fork: gives up what another thread was changing. */

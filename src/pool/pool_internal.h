@@ -78,25 +78,34 @@ static inline uint32_t pool_dirty(uint64_t state)
 /* The index of superslabs with room: for each of these numbers of slots a bit a superslab, set
  * where that many adjacent ones may be free. What runs of one length leave of a superslab is always
  * less than the number that they are looked for with, so that superslabs full of them are not
- * found. */
+ * found. Behind them, a bit where EMPTY slots may be. */
+#define POOL_ROOM_EMPTY (HAK_SPACE_ROOMS - 1)
 static inline unsigned pool_room_slots(unsigned room)
 {
-    return UINT64_C(0x110b09050301) >> (8 * room) & 0xff; /* 1, 3, 5, 9, 11, 17 */
+    /* 1 to 7, 9, 11, 13, 17: none is more than twice the one before */
+    return UINT64_C(0x45ab49cc520c41) >> (5 * room) & 0x1f;
 }
 
-static inline bool pool_has_room(uint64_t state, unsigned room)
+static inline uint32_t pool_among_empty(uint64_t state)
 {
-    return hak_run_starts32(~pool_busy(state), pool_room_slots(room)) != 0;
+    return ~pool_busy(state) & pool_dirty(state);
 }
+
+/* A bit for each room that a superslab in this state has. */
+uint32_t hak_pool_rooms(uint64_t state);
 
 /* In which a run of `count` is looked for. */
 static inline unsigned pool_room_of(unsigned count)
 {
     unsigned room = 0;
-    while (room + 1 < HAK_SPACE_ROOMS && pool_room_slots(room + 1) <= count)
+    while (room + 1 < POOL_ROOM_EMPTY && pool_room_slots(room + 1) <= count)
         room++;
     return room;
 }
+
+/* [looks] In a pool of many GiB nearly all superslabs may have room. So many of them say enough:
+ * the first, so that the last ones may become free as a whole. */
+#define POOL_LOOKS 256u
 
 /* Retires a superslab in whose `state` no slot is busy. False if one is, or was acquired meanwhile.
  */
@@ -159,13 +168,9 @@ static inline bool pool_wants_huge_pages(size_t superslabs)
 /* A huge page that is not used up yet is hardly a thing beside what the process has. */
 bool hak_pool_is_large(void);
 
+void hak_pool_mark_dense(size_t superslab, bool dense);
 /* What a superslab is for from now on: it was mapped just now, or was part of a huge block. */
-static inline void pool_set_dense(struct hak_superslab *s, bool dense)
-{
-    hak_store_relaxed(&s->dense, dense);
-    hak_store_relaxed(&s->huge_pages, (uint8_t)(dense ? HAK_HUGE_DUE : HAK_HUGE_NONE));
-    hak_store_relaxed(&s->was_purged, false);
-}
+void hak_pool_set_dense(size_t superslab, bool dense);
 
 /* Asks for huge pages in [at, at + bytes), whatever they cost. */
 void hak_pool_ask_for_huge_pages(char *at, size_t bytes);

@@ -22,7 +22,7 @@ size_t hak_pool_prewarm(size_t superslabs)
     for (size_t i = 0; i < superslabs; i++) {
         struct hak_superslab *s = hak_superslab(first + i);
         hak_store_relaxed(&s->missing, 0u);
-        pool_set_dense(s, false);
+        hak_pool_set_dense(first + i, false);
         hak_store_relaxed(&s->state, (uint64_t)POOL_ALL); /* claimed, and clean */
     }
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);

@@ -257,6 +257,17 @@ static _Atomic(uint64_t) *retired_word(size_t superslab)
     return &hak_space_groups()[superslab / 64].retired;
 }
 
+static uint32_t retired_order(size_t superslab)
+{
+    return hak_load_relaxed(&hak_superslab(superslab)->retired_order);
+}
+
+/* Orders are modulo 2^32. */
+static bool retired_is_later(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) > 0;
+}
+
 /* The caller owns all slots, and does not any more. Whoever clears the bit does. */
 static void retired_set(size_t superslab)
 {
@@ -300,26 +311,37 @@ static size_t retired_run(size_t first, size_t end)
     return end - first;
 }
 
-static uint32_t retired_order(size_t superslab)
+/* A comes before B where the newest are looked for, or the oldest. */
+static bool retired_is_better(uint32_t a, uint32_t b, bool last)
 {
-    return hak_load_relaxed(&hak_superslab(superslab)->retired_order);
+    return last ? retired_is_later(a, b) : !retired_is_later(a, b);
 }
 
 /* The one that was retired last, or first; of those that were together the lowest, or the highest.
- * False: there is none. */
+ * False: there is none. Only groups are looked at that may have a better one than was found. */
 static bool retired_find(bool last, size_t *superslab)
 {
     bool found = false;
     uint32_t best = 0;
     size_t end = hak_space_high_water();
-    for (size_t i = retired_next(0, end); i < end; i = retired_next(i + 1, end)) {
-        uint32_t order = retired_order(i);
-        int32_t later = (int32_t)(order - best);
-        if (found && (last ? later <= 0 : later > 0))
+    for (size_t first = 0; first < end; first += 64) {
+        struct hak_space_group *group = &hak_space_groups()[first / 64];
+        _Atomic(uint32_t) *hint = last ? &group->retired_newest : &group->retired_oldest;
+        uint64_t bits = hak_load_relaxed(&group->retired);
+        if (bits == 0 || (found && !retired_is_better(hak_load_relaxed(hint), best, last)))
+            continue;
+        size_t here = first + hak_ctz64(bits);
+        while ((bits &= bits - 1) != 0) {
+            size_t other = first + hak_ctz64(bits);
+            if (retired_is_better(retired_order(other), retired_order(here), last))
+                here = other;
+        }
+        hak_store_relaxed(hint, retired_order(here)); /* a better one has been taken */
+        if (found && !retired_is_better(retired_order(here), best, last))
             continue;
         found = true;
-        best = order;
-        *superslab = i;
+        best = retired_order(here);
+        *superslab = here;
     }
     return found;
 }
@@ -335,6 +357,10 @@ void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns)
     HAK_TRACE(HAK_TRACE_LRU, "event", "keep", {"superslab", first}, {"count", superslabs});
     uint32_t order = (uint32_t)hak_add_relaxed(&hak_pool.retired_total, superslabs);
     for (size_t i = first; i < first + superslabs; i++) {
+        struct hak_space_group *group = &hak_space_groups()[i / 64];
+        hak_store_relaxed(&group->retired_newest, order);
+        if (hak_load_relaxed(&group->retired) == 0)
+            hak_store_relaxed(&group->retired_oldest, order);
         hak_store_relaxed(&hak_superslab(i)->released_ns, time_ns);
         hak_store_relaxed(&hak_superslab(i)->retired_order, order);
         retired_set(i);
@@ -361,7 +387,7 @@ static size_t retired_best(size_t want, size_t *first)
 {
     size_t best = 0;
     size_t end = hak_space_high_water();
-    for (size_t at = retired_next(0, end); at < end;) {
+    for (size_t at = retired_next(0, end); at < end && best != want;) {
         size_t run = retired_run(at, end);
         if (best < want ? run > best : run >= want && run < best) {
             best = run;

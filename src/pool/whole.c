@@ -398,7 +398,7 @@ static void whole_make_slots(size_t superslab)
     for (unsigned i = 0; i < HAK_SLOTS; i++)
         hak_store_relaxed(&s->label[i], (uint8_t)HAK_POOL_LABEL_RUN);
     hak_store_relaxed(&s->missing, 0u);
-    pool_set_dense(s, false);
+    hak_pool_set_dense(superslab, false);
     hak_store_relaxed(&s->state, UINT64_MAX);
 }
 

@@ -67,16 +67,19 @@ struct hak_space {           /* all but slots written once, at the start */
     /* Hardened build: by their shift, less HAK_WORD_MANY; as far as meta. */
     _Atomic(_Atomic(uint32_t) *) words[HAK_WORD_SHIFTS];
 };
-#define HAK_SPACE_ROOMS 6u
+#define HAK_SPACE_ROOMS 12u
 /* 64 superslabs' worth of what is found bit by bit. */
 struct hak_space_group {
     _Atomic(uint64_t) taken;   /* written under the space lock */
-    _Atomic(uint64_t) retired; /* the pool's */
-    /* Superslabs that may have a run of so many free slots, see pool_room_slots; the pool's,
-     * lock-free */
+    _Atomic(uint64_t) retired; /* the pool's, as all below */
+    /* Between which lie the orders in which those were retired: hints */
+    _Atomic(uint32_t) retired_newest, retired_oldest;
+    _Atomic(uint64_t) dense; /* for huge pages: only slots that will be used up go there */
+    /* Superslabs that may have a run of so many free slots, see pool_room_slots, the last one those
+     * that may have EMPTY ones; lock-free */
     _Atomic(uint64_t) avail[HAK_SPACE_ROOMS];
 };
-_Static_assert(sizeof(struct hak_space_group) == HAK_CACHE_LINE, "a line of its own");
+_Static_assert(sizeof(struct hak_space_group) == (size_t)2 * HAK_CACHE_LINE, "lines of its own");
 
 extern HAK_HIDDEN struct hak_space hak_space;
 

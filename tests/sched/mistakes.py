@@ -72,7 +72,7 @@ MISTAKES = (
 """),), "slots_retire"),
     Mistake("withdraw_without_recheck", "a full superslab leaves the index; its state is not looked at again",
             "pool/acquire.c", ((
-                """    if (pool_has_room(hak_load_seq_cst(&hak_superslab(superslab)->state), room))
+                """    if (hak_pool_rooms(hak_load_seq_cst(&hak_superslab(superslab)->state)) >> room & 1)
         hak_or_relaxed(avail, bit);
 """, ""),), "slots_index"),
     Mistake("offer_before_release", "a superslab is offered before its slots are free", "pool/acquire.c", ((

@@ -91,8 +91,9 @@ static size_t pool_count_retired(void)
 static bool pool_is_indexed(size_t superslab, uint64_t state)
 {
     const struct hak_space_group *g = &hak_space_groups()[superslab / 64];
-    for (unsigned room = 0; room < HAK_SPACE_ROOMS && pool_has_room(state, room); room++)
-        if (!(hak_load_relaxed(&g->avail[room]) >> (superslab % 64) & 1))
+    for (unsigned room = 0; room < HAK_SPACE_ROOMS; room++)
+        if (hak_pool_rooms(state) >> room & 1 &&
+            !(hak_load_relaxed(&g->avail[room]) >> (superslab % 64) & 1))
             return false;
     return true;
 }

@@ -38,7 +38,7 @@ static unsigned dense_slots(const struct hak_heap *heap, unsigned cls)
     unsigned dense = 0;
     for (unsigned list = 0; list < HAK_LISTS; list++)
         for (struct hak_slab *s = heap->classes[cls].lists[list]; s != NULL; s = s->next)
-            if (hak_load_relaxed(&hak_superslab(hak_slab_slot(s) / HAK_SLOTS)->dense))
+            if (hak_superslab_is_dense(hak_slab_slot(s) / HAK_SLOTS))
                 dense += hak_class(cls)->slots;
     return dense;
 }
@@ -134,7 +134,7 @@ static void blocks_of_up_to_two_pages_are_not_looked_at(void **state)
 
 static bool first_block_is_dense(struct hak_heap *heap, unsigned cls)
 {
-    return hak_load_relaxed(&hak_superslab(hak_slot_of(allocate(heap, cls)) / HAK_SLOTS)->dense);
+    return hak_superslab_is_dense(hak_slot_of(allocate(heap, cls)) / HAK_SLOTS);
 }
 
 static void a_large_heap_uses_up_slabs_of_a_class_that_it_begins_with(void **state)

@@ -18,7 +18,7 @@ static inline void huge_pages_from(size_t bytes)
 
 static inline bool is_dense(size_t slot)
 {
-    return hak_load_relaxed(&hak_superslab(slot / HAK_SLOTS)->dense);
+    return hak_superslab_is_dense(slot / HAK_SLOTS);
 }
 
 static inline bool has_huge_pages(size_t slot)

@@ -18,7 +18,7 @@ static size_t acquire_huge_and_leave(unsigned kept)
     hak_pool_configure(&config); /* huge pages from the first superslab on */
     fake_os_set_time_ns(100ull * SECOND_NS);
     size_t whole = acquire(32, 1, RUN | HAK_POOL_DENSE, NULL);
-    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_true(hak_superslab_is_dense(whole / HAK_SLOTS));
     fill_slots(whole, 32);
     release(whole + kept, 32 - kept, RUN);
     return whole;
@@ -30,7 +30,7 @@ static void old_empty_slots_take_the_huge_pages_of_their_superslab_with_them(voi
     size_t whole = acquire_huge_and_leave(16);
     fake_os_set_time_ns(122ull * SECOND_NS);
     hak_pool_tick_any();
-    assert_false(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_false(hak_superslab_is_dense(whole / HAK_SLOTS));
     assert_int_equal(resident_slots(whole, 32), 16);
     assert_int_equal(verify_pool(), 16);
 }
@@ -42,7 +42,7 @@ static void few_old_empty_slots_leave_the_superslab_its_huge_pages(void **state)
     fake_os_set_time_ns(122ull * SECOND_NS);
     hak_pool_tick_any();
     assert_int_equal(stats().empty_slots_now, 0);
-    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_true(hak_superslab_is_dense(whole / HAK_SLOTS));
 }
 
 static unsigned huge_pages_of(size_t slot)
@@ -57,7 +57,7 @@ static void what_goes_for_the_limits_sake_does_not_come_back(void **state)
     size_t whole = acquire_huge_and_leave(16);
     assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 16);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_FORBIDDEN);
-    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense)); /* for who returns */
+    assert_true(hak_superslab_is_dense(whole / HAK_SLOTS)); /* for who returns */
 }
 
 static void where_more_than_half_stays_it_may(void **state)
@@ -66,7 +66,7 @@ static void where_more_than_half_stays_it_may(void **state)
     size_t whole = acquire_huge_and_leave(17);
     assert_int_equal(hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, true), 15);
     assert_int_equal(huge_pages_of(whole), HAK_HUGE_ASKED);
-    assert_true(hak_load_relaxed(&hak_superslab(whole / HAK_SLOTS)->dense));
+    assert_true(hak_superslab_is_dense(whole / HAK_SLOTS));
 }
 
 static void what_came_back_as_a_huge_page_goes_when_old(void **state)

@@ -289,14 +289,6 @@ static void of_equally_full_superslabs_of_one_that_holds_the_class(void **state)
     verify_pool();
 }
 
-static unsigned offered(unsigned room)
-{
-    unsigned superslabs = 0;
-    for (size_t i = 0; i < hak_space_high_water(); i++)
-        superslabs += is_offered(i, room);
-    return superslabs;
-}
-
 /* Or each search for a run would look at all of them. Runs of each length alone. */
 static void superslabs_full_of_runs_are_not_searched_for_more(void **state)
 {
