@@ -9,7 +9,8 @@
  * does not know of them: they are not part of what it may write to.
  *
  * Blocks with such pages are linked by their records, the newest first, under a lock: whoever gives
- * pages back holds it, so that a block is not freed, and its memory somebody else's, meanwhile. */
+ * pages back holds it, so that a block is not freed, and its memory somebody else's, meanwhile.
+ * Both ways, as a program may have many thousands and free them in any order. */
 #include "large/large_internal.h"
 
 #define SLACK_LEAST_SLOTS ((size_t)(4 << 20) / HAK_SLOT_BYTES)
@@ -17,7 +18,7 @@
 
 static struct {
     struct hak_lock lock;
-    uint32_t newest; /* superslab + 1, linked by `older` */
+    uint32_t newest; /* superslab + 1, linked by `older` and `newer` */
 } slack;
 
 static bool slack_may_stay(size_t slots)
@@ -46,6 +47,27 @@ static void slack_uncount_locked(struct hak_superslab *r)
     hak_store_release(&r->huge.slack_stays, false);
 }
 
+static void slack_link_locked(size_t superslab)
+{
+    struct hak_superslab *r = hak_superslab(superslab);
+    r->older = slack.newest;
+    r->newer = 0;
+    if (slack.newest != 0)
+        hak_superslab(slack.newest - 1)->newer = (uint32_t)superslab + 1;
+    slack.newest = (uint32_t)superslab + 1;
+}
+
+/* What does not lead back is not the list any more: a fork has cut it off. */
+static void slack_unlink_locked(size_t superslab)
+{
+    const struct hak_superslab *r = hak_superslab(superslab);
+    uint32_t *to_this = r->newer != 0 ? &hak_superslab(r->newer - 1)->older : &slack.newest;
+    if (*to_this == superslab + 1)
+        *to_this = r->older;
+    if (r->older != 0 && hak_superslab(r->older - 1)->newer == superslab + 1)
+        hak_superslab(r->older - 1)->newer = r->newer;
+}
+
 bool hak_slack_try_keep(size_t superslab)
 {
     struct hak_superslab *r = hak_superslab(superslab);
@@ -55,8 +77,7 @@ bool hak_slack_try_keep(size_t superslab)
     hak_store_relaxed(&r->released_ns, hak_os_now_ns());
     hak_lock(&slack.lock);
     hak_store_relaxed(&r->huge.slack_stays, true);
-    r->older = slack.newest;
-    slack.newest = (uint32_t)superslab + 1;
+    slack_link_locked(superslab);
     hak_unlock(&slack.lock);
     return true;
 }
@@ -75,13 +96,10 @@ void hak_slack_forget(size_t superslab)
     if (!hak_load_acquire(&r->huge.slack_stays)) /* ORDER: [slack] */
         return;
     hak_lock(&slack.lock);
-    uint32_t *link = &slack.newest;
-    while (*link != 0 && *link != superslab + 1)
-        link = &hak_superslab(*link - 1)->older;
-    if (*link != 0)
-        *link = r->older;
-    if (hak_load_relaxed(&r->huge.slack_stays))
+    if (hak_load_relaxed(&r->huge.slack_stays)) {
+        slack_unlink_locked(superslab);
         slack_uncount_locked(r);
+    }
     hak_unlock(&slack.lock);
 }
 
@@ -91,14 +109,16 @@ size_t hak_slack_give_back(uint64_t before_ns)
         return 0;
     size_t slots = 0;
     hak_lock(&slack.lock);
-    uint32_t *link = &slack.newest;
-    while (*link != 0 && hak_load_relaxed(&hak_superslab(*link - 1)->released_ns) >= before_ns)
-        link = &hak_superslab(*link - 1)->older;
-    while (*link != 0) {
-        struct hak_superslab *r = hak_superslab(*link - 1);
-        slack_purge(*link - 1);
+    uint32_t link = slack.newest;
+    while (link != 0 && hak_load_relaxed(&hak_superslab(link - 1)->released_ns) >= before_ns)
+        link = hak_superslab(link - 1)->older;
+    while (link != 0) {
+        size_t superslab = link - 1;
+        struct hak_superslab *r = hak_superslab(superslab);
+        link = r->older;
+        slack_purge(superslab);
         slots += r->huge.slack_slots;
-        *link = r->older;
+        slack_unlink_locked(superslab);
         slack_uncount_locked(r);
     }
     hak_unlock(&slack.lock);

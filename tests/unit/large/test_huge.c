@@ -166,6 +166,22 @@ static void trim_gives_back_old_memory_behind_small_blocks(void **state)
     assert_int_equal(hak_large_counters.slack_slots, 0);
 }
 
+static void blocks_with_old_memory_behind_them_are_freed_in_any_order(void **state)
+{
+    (void)state;
+    start();
+    enum { BLOCKS = 7 };
+    char *p[BLOCKS];
+    make_small(p, BLOCKS, SIZE_MAX);
+    assert_true(release(p[3]) && release(p[6]) && release(p[0]) && release(p[2]));
+    assert_int_equal(hak_large_trim(), 3 * (4 * MIB - SMALL) + 4 * 4 * MIB);
+    for (int i = 1; i < BLOCKS; i += i == 1 ? 3 : 1)
+        if (i != 6)
+            assert_true(is_filled(p[i], SMALL, 1));
+    assert_true(release(p[4]) && release(p[1]) && release(p[5]));
+    assert_int_equal(hak_large_counters.slack_slots, 0);
+}
+
 static void small_pieces_are_moved_together_for_a_large_block(void **state)
 {
     (void)state;
@@ -520,6 +536,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(old_memory_behind_small_blocks_stays_where_as_much_may_be_kept),
     cmocka_unit_test(old_memory_behind_small_blocks_goes_with_age),
     cmocka_unit_test(trim_gives_back_old_memory_behind_small_blocks),
+    cmocka_unit_test(blocks_with_old_memory_behind_them_are_freed_in_any_order),
     cmocka_unit_test(small_pieces_are_moved_together_for_a_large_block),
     cmocka_unit_test(a_block_larger_than_all_that_may_be_kept_leaves_what_fits),
     cmocka_unit_test(trim_unmaps_all_of_it),
