@@ -50,12 +50,10 @@ PROGRAMS = (
     ("sqlite3", ":memory:", SQL),
     (BENCH / "random_mixed", "200000", "8192", "42"),
     (BENCH / "random_mixed", "100000", "256", "42", "2"),
-    (BENCH / "random_mixed", "1500000", "400000", "42"),
     (BENCH / "larson", "0", "8", "100", "1000", "5", "42", "4"),
     (BENCH / "prodcons", "10"),
     (BENCH / "mid_threads", "2000", "100", "42", "2"),
     (BENCH / "large_scenarios", "mixed", "500"),
-    (BENCH / "free_all", "owner", "50000"),
     (BENCH / "lifetimes", "random", "20000", "3"),
     (BENCH / "cxx_json", "1"),
 )
