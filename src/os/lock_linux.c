@@ -23,15 +23,19 @@ void hak_lock_set_waits(hak_lock_waits *call)
 }
 
 /* Sleeps until somebody wakes it, if the lock is awaited, but not for long: a signal handler may
- * fork meanwhile, and then there is nobody in the child who would. */
-static void lock_sleep(struct hak_lock *lock)
+ * fork meanwhile, and then there is nobody in the child who would. The longer it has waited, the
+ * longer: thousands that looked again at once would keep the holder from running. */
+#define LOCK_SLEEP_NS 20000000
+#define LOCK_SLEEP_DOUBLINGS 5
+static void lock_sleep(struct hak_lock *lock, unsigned times)
 {
 #if HAK_SCHED
+    (void)times;
     hak_sched_sleep(&lock->state, LOCK_AWAITED);
 #else
-    static const struct timespec while_awaited = {.tv_nsec = 20 * 1000 * 1000};
-    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED,
-                 (long)&while_awaited, 0, 0);
+    struct timespec most = {.tv_nsec = LOCK_SLEEP_NS << hak_min(times, LOCK_SLEEP_DOUBLINGS)};
+    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, (long)&most, 0,
+                 0);
     hak_lock_waits *call = hak_load_relaxed(&lock_waits);
     if (call != NULL)
         call();
@@ -85,9 +89,10 @@ static HAK_NOINLINE void lock_wait_slow(struct hak_lock *lock)
             return;
         }
     }
+    unsigned times = 0;
     /* ORDER: [lock] as in hak_try_lock */
     while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)
-        lock_sleep(lock);
+        lock_sleep(lock, times++);
     hak_store_relaxed(&lock->holder, hak_os_this_thread());
     hak_count_owner(&lock->acquired, 1u);
     hak_count_owner(&lock->contended, 1u);

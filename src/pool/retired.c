@@ -420,7 +420,7 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
  * many. */
 static size_t retired_take_oldest(size_t most, size_t *first)
 {
-    size_t last;
+    size_t last = 0;
     size_t run = 0;
     while (run == 0 && most != 0 && retired_find(false, &last)) {
         uint32_t order = retired_order(last);
