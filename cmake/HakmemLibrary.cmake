@@ -38,14 +38,17 @@ function(hakmem_shared_library target output_name map)
 endfunction()
 
 # An archive of one relocatable object in which hidden symbols have become local: nothing internal leaks out
-# of it. `EXTRA` is an object that becomes a member of its own, linked only into programs that need it. Both
-# go in as files that CMake knows no language of: a C program that links the archive is linked as C.
+# of it. One has to be global: the section that <sys/sdt.h> measures addresses from is kept once, which may be the
+# program's, and then a local symbol of ours has no place. `EXTRA` is an object that becomes a member of its own, linked
+# only into programs that need it. Both go in as files that CMake knows no language of: a C program that links the archive
+# is linked as C.
 function(hakmem_static_library target output_name)
     cmake_parse_arguments(arg "" "EXTRA" "OBJECTS" ${ARGN})
     set(members "${PROJECT_BINARY_DIR}/${target}.o")
     add_custom_command(OUTPUT "${members}"
         COMMAND "${CMAKE_LINKER}" -r -o "${members}" ${arg_OBJECTS}
         COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${members}"
+        COMMAND "${CMAKE_OBJCOPY}" --globalize-symbol=_.stapsdt.base "${members}"
         DEPENDS ${arg_OBJECTS}
         COMMENT "Merging ${target}"
         COMMAND_EXPAND_LISTS VERBATIM)

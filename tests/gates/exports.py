@@ -18,8 +18,8 @@ from pathlib import Path
 
 import gate
 
-# In archives: the compilers' own, of which the linker keeps one copy a program.
-COMPILERS_OWN = re.compile(r"DW\.ref\..*|__clang_call_terminate")
+# In archives: the compilers' own and that of probes, of which the linker keeps one copy a program.
+COMPILERS_OWN = re.compile(r"DW\.ref\..*|__clang_call_terminate|_\.stapsdt\.base")
 # What only the shared libraries take the place of: in a program linked with -static it would stand in its own way.
 SHARED_ONLY = {"dlopen"}
 ALLOWED_NEEDED = re.compile(r"libc\.so\.6|ld-linux[\w-]*\.so\.\d+")

@@ -30,6 +30,13 @@ foreach(way hakmem static)
     add_executable(replaced_${way}_configured configured.c)
     target_link_libraries(replaced_${way}_configured hakmem::${way})
 endforeach()
+add_executable(replaced_static_probed replaced.c)
+target_link_libraries(replaced_static_probed hakmem::static)
+include(CheckIncludeFile)
+check_include_file(sys/sdt.h HAVE_PROBES)
+if(HAVE_PROBES)
+    target_compile_definitions(replaced_static_probed PRIVATE PROBED)
+endif()
 foreach(way prefixed prefixed_static)
     add_executable(${way}_c prefixed.c)
     target_link_libraries(${way}_c hakmem::${way})
@@ -43,7 +50,16 @@ PROGRAMS = {
     "replaced.c": """
 #include <hakmem.h>
 #include <stdlib.h>
-int main(void) { return hakmem_malloc_usable_size(malloc(100)) >= 100 ? 0 : 1; }
+#ifdef PROBED
+#include <sys/sdt.h>
+#else
+#define DTRACE_PROBE(of, name)
+#endif
+int main(void)
+{
+    DTRACE_PROBE(program, begun);
+    return hakmem_malloc_usable_size(malloc(100)) >= 100 ? 0 : 1;
+}
 """,
     "replaced.cc": """
 #include <hakmem.h>
@@ -116,22 +132,31 @@ def check_run(program: Path, libraries: Path) -> list[str]:
     return [problem] if problem else []
 
 
-def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Namespace) -> list[str]:
-    """Programs that find the package with CMake."""
-    source, build = folder / "consumer", folder / "consumer-build"
+def compilers(tools: argparse.Namespace) -> list[str]:
+    """The options that make CMake take the compilers that were asked for."""
+    return [f"-DCMAKE_C_COMPILER={tools.cc}", f"-DCMAKE_CXX_COMPILER={tools.cxx}"]
+
+
+def write_project(source: Path, project: str) -> Path:
+    """A folder with the project and all programs."""
     source.mkdir()
-    (source / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
+    (source / "CMakeLists.txt").write_text(project, encoding="utf-8")
     for name, text in PROGRAMS.items():
         (source / name).write_text(text, encoding="utf-8")
-    compilers = [f"-DCMAKE_C_COMPILER={tools.cc}", f"-DCMAKE_CXX_COMPILER={tools.cxx}"]
-    options = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *compilers]
+    return source
+
+
+def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Namespace) -> list[str]:
+    """Programs that find the package with CMake."""
+    source, build = write_project(folder / "consumer", PROJECT), folder / "consumer-build"
+    options = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *compilers(tools)]
     problem = attempt(tools.cmake, "-S", source, "-B", build, *options)
     problem = problem or attempt(tools.cmake, "--build", build)
     if problem:
         return [problem]
     programs = sorted(path for path in build.iterdir() if path.name.startswith(("replaced_", "prefixed")))
-    if len(programs) != 9:
-        return [f"expected 9 programs, built {len(programs)}"]
+    if len(programs) != 10:
+        return [f"expected 10 programs, built {len(programs)}"]
     return [problem for program in programs for problem in check_run(program, libraries)]
 
 
@@ -164,7 +189,7 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
-    return gate.report("install", problems, "9 programs by CMake and one by pkg-config")
+    return gate.report("install", problems, "10 programs by CMake and one by pkg-config")
 
 
 if __name__ == "__main__":
