@@ -31,8 +31,8 @@ const char *hakmem_version(void);
 
 /* Options of a program's own, "name:value,name:value" (docs/options.md): a program may define this
  * variable, and hakmem reads it when it begins. The environment is stronger. The library does not
- * define it. */
-extern const char *hakmem_conf;
+ * define it, and finds it also in a program that is compiled with -fvisibility=hidden. */
+extern __attribute__((visibility("default"))) const char *hakmem_conf;
 
 /* Reads or sets a value by name. `value` receives the present value when it is not NULL;
  * `new_value` is set when it is not NULL. Returns 0, ENOENT (no such name), EPERM (the value can
