@@ -11,6 +11,7 @@ set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_UNITY_BUILD OFF) # as a project around this one may have it: constants of one file have the names of another's
 
 # True where a sanitizer brings its own malloc: only the prefixed library exists there.
 set(HAKMEM_SANITIZED OFF)
@@ -32,7 +33,10 @@ target_compile_definitions(hakmem_test_flags INTERFACE
 target_compile_options(hakmem_test_flags INTERFACE
     -Wall -Wextra -Wshadow
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
-    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>
+    # Whatever CFLAGS say (those of Ubuntu's packages do): an archive's objects are merged and have symbols made local, the
+    # operators of C++ are linked without its library, and tests put functions in the place of others.
+    -fno-lto)
 target_include_directories(hakmem_test_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
 
 add_library(hakmem_flags INTERFACE)

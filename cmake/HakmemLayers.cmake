@@ -127,11 +127,11 @@ if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
     target_compile_options(hak_operators_weak PRIVATE -fno-rtti -fno-plt)
 endif()
 
-file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects.txt"
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects-$<CONFIG>.txt"
     CONTENT "${HAKMEM_LAYER_OBJECTS_MANIFEST}")
 # The same of the hardened library, whose lower layers are one.
 set(hakmem_hardened_objects "$<TARGET_OBJECTS:hak_hardened>")
-file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects-hardened.txt" CONTENT
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/layer-objects-hardened-$<CONFIG>.txt" CONTENT
 "below hard;$<FILTER:${hakmem_hardened_objects},EXCLUDE,/src/hard/>
 hard;$<FILTER:${hakmem_hardened_objects},INCLUDE,/src/hard/>
 api;$<TARGET_OBJECTS:hak_api_hardened_prefixed>

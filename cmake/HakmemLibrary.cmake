@@ -62,6 +62,9 @@ function(hakmem_static_library target output_name)
     endif()
     set_source_files_properties(${members} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     add_library(${target} STATIC ${members})
+    # make, unlike ninja, has no rule for files of other targets: those have to be there before.
+    string(REGEX MATCHALL "hak_[a-z_]+" compiled "${arg_OBJECTS};${arg_EXTRA}")
+    add_dependencies(${target} ${compiled})
     hakmem_describe_product(${target} ${output_name})
 endfunction()
 

@@ -12,14 +12,12 @@
 #include <string.h>
 
 /* What waits in quarantine is not the program's any more. */
-static void report_without_kept(struct hak_large_stats *large)
+static void report_without_kept(struct hak_large_stats *large, const struct hak_large_stats *kept)
 {
-    struct hak_large_stats kept;
-    hak_hard_kept(&kept);
-    large->large_bytes -= hak_min(large->large_bytes, kept.large_bytes);
-    large->large_blocks -= hak_min(large->large_blocks, kept.large_blocks);
-    large->huge_bytes -= hak_min(large->huge_bytes, kept.huge_bytes);
-    large->huge_blocks -= hak_min(large->huge_blocks, kept.huge_blocks);
+    large->large_bytes -= hak_min(large->large_bytes, kept->large_bytes);
+    large->large_blocks -= hak_min(large->large_blocks, kept->large_blocks);
+    large->huge_bytes -= hak_min(large->huge_bytes, kept->huge_bytes);
+    large->huge_blocks -= hak_min(large->huge_blocks, kept->huge_blocks);
 }
 
 void hak_snapshot_take(struct hak_snapshot *out)
@@ -32,8 +30,12 @@ void hak_snapshot_take(struct hak_snapshot *out)
         return;
     hak_cache_usage(&out->cache);
     hak_large_stats(&out->large);
-    if (HAK_HARDENED)
-        report_without_kept(&out->large);
+    if (HAK_HARDENED) { /* here, as only the hardened library has that function, and -O0 drops no
+                           unused ones */
+        struct hak_large_stats kept;
+        hak_hard_kept(&kept);
+        report_without_kept(&out->large, &kept);
+    }
     hak_pool_stats(&out->pool);
     hak_policy_summary(&out->policy);
     hak_space_add_lock_counts(&out->locks[HAK_LOCK_WINDOW]);

@@ -3,7 +3,8 @@
 
     install.py --build BUILD [--cmake CMAKE] [--cc CC] [--cxx CXX]
 
-Installs with a prefix and a DESTDIR of its own, moves the whole, then builds and runs small programs against it.
+Installs with a prefix and a DESTDIR of its own, moves the whole, then builds and runs small programs against it; then
+the same with hakmem as a part of another project, which has a generator, a build type and flags of its own.
 Each asks hakmem for the size of a block of malloc or new: 0 unless that block is hakmem's.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
@@ -17,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 import gate
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PROJECT = """
 cmake_minimum_required(VERSION 3.25)
@@ -45,6 +48,16 @@ endforeach()
 add_executable(prefixed_resource resource.cc)
 target_compile_features(prefixed_resource PRIVATE cxx_std_17)
 target_link_libraries(prefixed_resource hakmem::prefixed)
+"""
+
+AROUND = """
+cmake_minimum_required(VERSION 3.25)
+project(around C CXX)
+add_subdirectory("${HAKMEM_SOURCE}" hakmem EXCLUDE_FROM_ALL)
+add_executable(replaced_c replaced.c)
+target_link_libraries(replaced_c hakmem::static)
+add_executable(prefixed_c prefixed.c)
+target_link_libraries(prefixed_c hakmem::prefixed)
 """
 
 PROGRAMS = {
@@ -161,6 +174,21 @@ def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Nam
     return [problem for program in programs for problem in check_run(program, libraries)]
 
 
+def check_around(folder: Path, tools: argparse.Namespace) -> list[str]:
+    """Programs of a project that has hakmem as a part."""
+    source, build = write_project(folder / "around", AROUND), folder / "around-build"
+    options = [f"-DHAKMEM_SOURCE={ROOT}", *compilers(tools)]
+    problem = attempt(tools.cmake, "-S", source, "-B", folder / "around-multi", "-G", "Ninja Multi-Config", *options)
+    # No optimization, and no rules for files of other targets.
+    options += ["-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_UNITY_BUILD=ON"]
+    options += ["-DCMAKE_C_FLAGS=-flto", "-DCMAKE_CXX_FLAGS=-flto"]
+    problem = problem or attempt(tools.cmake, "-S", source, "-B", build, *options)
+    problem = problem or attempt(tools.cmake, "--build", build, "--parallel", "2")
+    if problem:
+        return [problem]
+    return [problem for name in ("replaced_c", "prefixed_c") for problem in check_run(build / name, build / "hakmem")]
+
+
 def check_pkg_config(prefix: Path, libraries: Path, folder: Path, tools: argparse.Namespace) -> list[str]:
     """A program that finds the library with pkg-config."""
     variables = {"PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
@@ -190,7 +218,8 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
-    return gate.report("install", problems, "10 programs by CMake and one by pkg-config")
+        problems += check_around(folder, tools)
+    return gate.report("install", problems, "10 programs by CMake, one by pkg-config, two with hakmem within")
 
 
 if __name__ == "__main__":
