@@ -66,6 +66,8 @@ function(hakmem_static_library target output_name)
     string(REGEX MATCHALL "hak_[a-z_]+" compiled "${arg_OBJECTS};${arg_EXTRA}")
     add_dependencies(${target} ${compiled})
     hakmem_describe_product(${target} ${output_name})
+    # As above, for a plugin that it is linked into. In programs this does nothing.
+    target_link_options(${target} INTERFACE "LINKER:-z,nodelete")
 endfunction()
 
 if(TARGET hak_api_prefixed)

@@ -45,6 +45,11 @@ foreach(way prefixed prefixed_static)
     add_executable(${way}_c prefixed.c)
     target_link_libraries(${way}_c hakmem::${way})
 endforeach()
+add_library(plugin MODULE plugin.c)
+target_link_libraries(plugin hakmem::prefixed_static)
+add_executable(prefixed_unloaded unloaded.c)
+target_compile_definitions(prefixed_unloaded PRIVATE PLUGIN="$<TARGET_FILE:plugin>")
+target_link_libraries(prefixed_unloaded hakmem::prefixed)
 add_executable(prefixed_resource resource.cc)
 target_compile_features(prefixed_resource PRIVATE cxx_std_17)
 target_link_libraries(prefixed_resource hakmem::prefixed)
@@ -97,6 +102,33 @@ int main()
 {
     std::pmr::string text(1000, 'x', hakmem::resource());
     return hakmem_malloc_usable_size(text.data()) >= 1000 ? 0 : 1;
+}
+""",
+    "plugin.c": """
+#include <hakmem.h>
+void *plugin_use(void *p) { hakmem_free(hakmem_malloc(100)); return p; }
+""",
+    "unloaded.c": """
+#include <dlfcn.h>
+#include <pthread.h>
+static pthread_barrier_t met;
+static void *run(void *use)
+{
+    ((void *(*)(void *))use)(NULL);
+    pthread_barrier_wait(&met);
+    pthread_barrier_wait(&met);
+    return NULL;
+}
+int main(void)
+{
+    pthread_t thread;
+    void *plugin = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    pthread_barrier_init(&met, NULL, 2);
+    pthread_create(&thread, NULL, run, dlsym(plugin, "plugin_use"));
+    pthread_barrier_wait(&met);
+    dlclose(plugin);
+    pthread_barrier_wait(&met);
+    return pthread_join(thread, NULL);
 }
 """,
     "prefixed.c": """
@@ -169,8 +201,8 @@ def check_cmake(prefix: Path, libraries: Path, folder: Path, tools: argparse.Nam
     if problem:
         return [problem]
     programs = sorted(path for path in build.iterdir() if path.name.startswith(("replaced_", "prefixed")))
-    if len(programs) != 10:
-        return [f"expected 10 programs, built {len(programs)}"]
+    if len(programs) != 11:
+        return [f"expected 11 programs, built {len(programs)}"]
     return [problem for program in programs for problem in check_run(program, libraries)]
 
 
@@ -219,7 +251,7 @@ def main() -> int:
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
         problems += check_around(folder, tools)
-    return gate.report("install", problems, "10 programs by CMake, one by pkg-config, two with hakmem within")
+    return gate.report("install", problems, "11 programs by CMake, one by pkg-config, two with hakmem within")
 
 
 if __name__ == "__main__":
