@@ -62,16 +62,20 @@ fn sources(layer: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A tool for the target: CC_x86_64_unknown_linux_musl or CC, as the crate `cc` has it, else the usual one.
-fn tool(name: &str, usual: &str) -> String {
+/// A tool for the target: CC_x86_64_unknown_linux_musl or CC, as the crate `cc` has it, else the usual one. More than one
+/// word begins a command: `ccache gcc`, `gcc --sysroot=/sdk`.
+fn tool(name: &str, usual: &str) -> Command {
     let target = env("TARGET").replace('-', "_");
+    let mut named = None;
     for variable in [format!("{name}_{target}"), name.to_string()] {
         println!("cargo:rerun-if-env-changed={variable}");
-        if let Ok(value) = std::env::var(variable) {
-            return value;
-        }
+        named = named.or_else(|| std::env::var(variable).ok());
     }
-    usual.to_string()
+    let named = named.unwrap_or_default();
+    let mut words = named.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or(usual));
+    command.args(words);
+    command
 }
 
 fn env(name: &str) -> String {
@@ -96,7 +100,7 @@ fn main() {
         let folder = out.join(layer);
         let files = sources(&root.join("src").join(layer));
         std::fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        run(Command::new(tool("CC", "cc"))
+        run(tool("CC", "cc")
             .current_dir(&folder)
             .args(FLAGS)
             .arg("-I")
@@ -110,15 +114,17 @@ fn main() {
             objects.push(folder.join(name).with_extension("o"));
         }
     }
+    // One object, as nothing refers to the one whose constructor reads the options.
+    let whole = out.join("hakmem.o");
+    run(tool("CC", "cc")
+        .args(["-r", "-nostdlib", "-o"])
+        .arg(&whole)
+        .args(&objects));
     let archive = out.join("libhakmem.a");
     let _ = std::fs::remove_file(&archive); // ar would keep what is not there any more
-    run(Command::new(tool("AR", "ar"))
-        .arg("crs")
-        .arg(&archive)
-        .args(&objects));
+    run(tool("AR", "ar").arg("crs").arg(&archive).arg(&whole));
     println!("cargo:rustc-link-search=native={}", out.display());
-    // Whole, because nothing refers to the object whose constructor reads the options.
-    println!("cargo:rustc-link-lib=static:+whole-archive,-bundle=hakmem");
+    println!("cargo:rustc-link-lib=static=hakmem");
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-changed=include");
 }
