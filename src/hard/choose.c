@@ -24,6 +24,7 @@ static bool choose_avx2(void)
 }
 
 #define CHOOSE(result, name, parameters, arguments)                                                \
+    __attribute__((unused)) /* says clang 14 of what only ifunc names */                           \
     static __typeof__(name) *choose_##name(void)                                                   \
     {                                                                                              \
         return choose_avx2() ? name##_avx2 : name##_plain;                                         \
