@@ -139,7 +139,6 @@ struct hak_outbox {
 };
 
 #define HAK_METER_BLOCKS 121u
-#define HAK_METER_STACKS 4u
 
 /* What is counted of a class, or of all that has no metered bin. What is handed over ends before
  * the class's next sample point, and is counted before it is allocated: with one count for all,
@@ -160,10 +159,6 @@ struct hak_metered {
 struct hak_meter {
     struct hak_metered of[HAK_METERED_CLASSES + 1];
     uint64_t random;
-    struct {
-        uintptr_t low, high;
-    } stacks_known[HAK_METER_STACKS]; /* mappings in which stacks of the thread have been */
-    uint64_t next_stack;
     void *stacks[HAK_METERED_CLASSES][HAK_BIN_NULLS + HAK_METER_BLOCKS]; /* as a bin's */
 };
 _Static_assert(sizeof(struct hak_meter) <= 32768, "records are powers of two");

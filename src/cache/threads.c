@@ -164,8 +164,6 @@ static void threads_begin(struct hak_heap *heap, enum hak_group group)
     heap->can_do_without = false;
     hak_store_relaxed(&heap->group, (uint8_t)group);
     heap->unwatched_bytes = 0;
-    if (heap->front.meter != NULL)
-        memset(heap->front.meter->stacks_known, 0, sizeof heap->front.meter->stacks_known);
     struct hak_heap *home = hak_heap_lock_home(heap);
     if (home != NULL) { /* a fork may have come between a change and this heap */
         hak_heap_show_kinds_locked(heap);

@@ -92,7 +92,7 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, 
         if (p != NULL) {
             struct hak_note *note = hak_large_note(p, HAK_KIND_LARGE);
             note->bytes = size_bytes;
-            note->how = hak_prof_sampled(m, size);
+            note->how = hak_prof_sampled(size);
             return p;
         }
     }
@@ -106,7 +106,7 @@ void hak_profile_large(const void *p)
     uint32_t entry = hak_map_lookup(p);
     size_t bytes = hak_large_usable_bytes(p, entry);
     if (m != NULL && profile_hits(m, HAK_CLASSES, bytes))
-        hak_large_note(p, entry)->how = hak_prof_sampled(m, bytes);
+        hak_large_note(p, entry)->how = hak_prof_sampled(bytes);
 }
 
 /* For the profile a block that was resized was freed and allocated again. */

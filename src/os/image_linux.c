@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: the program as it is loaded: where its unwind tables are, and what is mapped. See os.h. */
+ * os: the program as it is loaded: where its unwind tables are, and what can be read. See os.h. */
 #include "os/os.h"
+#include "os/syscall_internal.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
+#include <linux/futex.h>
 
 /* Of glibc 2.35; where there is none, frames are followed by their pointers only. */
 #pragma weak _dl_find_object
@@ -99,54 +102,10 @@ const char *hak_os_image_of(uintptr_t pc, uintptr_t *base)
     return image.name;
 }
 
-/* One line of /proc/self/maps, taken in piece by piece: "low-high rwxp ...". */
-enum image_part { IMAGE_LOW, IMAGE_HIGH, IMAGE_READABLE, IMAGE_REST };
-
-struct image_line {
-    uintptr_t low, high;
-    enum image_part part;
-    bool readable;
-};
-
-/* Takes in what there is of a line, to its end at most. */
-static const char *image_take(struct image_line *line, const char *at, const char *end)
+/* The system compares the word with 0 and does nothing else, as nobody is to be woken or moved. */
+bool hak_os_is_readable(uintptr_t address)
 {
-    uintptr_t *number = line->part == IMAGE_LOW ? &line->low : &line->high;
-    for (; at < end && line->part <= IMAGE_HIGH; at++) {
-        if (*at == '-' || *at == ' ') {
-            line->part++;
-            number = &line->high;
-        } else {
-            *number = *number * 16 + (uintptr_t)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
-        }
-    }
-    if (at < end && line->part == IMAGE_READABLE) {
-        line->readable = *at == 'r';
-        line->part = IMAGE_REST;
-    }
-    while (at < end && *at != '\n')
-        at++;
-    return at;
-}
-
-bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high)
-{
-    char piece[512]; /* the stack may be small */
-    bool found = false;
-    struct image_line line = {0};
-    int file = hak_os_open("/proc/self/maps", false);
-    if (file < 0)
-        return false;
-    for (size_t got; !found && (got = hak_os_read(file, piece, sizeof piece)) != 0;) {
-        const char *end = piece + got;
-        for (const char *at = image_take(&line, piece, end); at < end && !found;
-             at = image_take(&line, at + 1, end)) {
-            found = address >= line.low && address < line.high && line.readable;
-            *low = line.low;
-            *high = line.high;
-            line = (struct image_line){0};
-        }
-    }
-    hak_os_close(file);
-    return found;
+    long error =
+        hak_syscall6(SYS_futex, (long)address, FUTEX_CMP_REQUEUE_PRIVATE, 0, 0, (long)address, 0);
+    return error == 0 || error == -EAGAIN;
 }

@@ -190,8 +190,8 @@ const unsigned char *hak_os_unwind_table(uintptr_t pc);
 /* The name of what is loaded at an address ("" for the program itself), and the difference of its
  * addresses from those in its file; NULL: nothing is. */
 const char *hak_os_image_of(uintptr_t pc, uintptr_t *base);
-/* The readable mapping that contains an address. False: there is none, or no /proc. Slow. */
-bool hak_os_mapping_of(uintptr_t address, uintptr_t *low, uintptr_t *high);
+/* Whether the page of an address, a multiple of 4, can be read: the system is asked. */
+bool hak_os_is_readable(uintptr_t address);
 /* The control group of the process: the one of it and those around it that leaves least. Files are
  * opened and closed again; without /sys, without a limit, or where they may not be read, *out says
  * so with max_bytes UINT64_MAX. Version 2 of control groups, else version 1. */

@@ -136,28 +136,11 @@ static void prof_count(struct hak_prof_count *c, size_t bytes)
     hak_add_release(&c->samples, 1u); /* ORDER: [prof-samples] the site is whole */
 }
 
-/* Up to where the thread's stack can be read: to the end of the mapping it is in, of which a thread
- * remembers a few. Where that cannot be known, to the end of the page. */
-static uintptr_t prof_stack_high(struct hak_meter *m, uintptr_t sp)
-{
-    for (unsigned i = 0; i < HAK_METER_STACKS; i++)
-        if (sp >= m->stacks_known[i].low && sp < m->stacks_known[i].high)
-            return m->stacks_known[i].high;
-    uintptr_t low;
-    uintptr_t high;
-    if (!hak_os_mapping_of(sp, &low, &high))
-        return hak_round_down(sp, HAK_PAGE_BYTES) + HAK_PAGE_BYTES;
-    unsigned i = m->next_stack++ % HAK_METER_STACKS;
-    m->stacks_known[i].low = low;
-    m->stacks_known[i].high = high;
-    return high;
-}
-
-HAK_NOINLINE uint32_t hak_prof_sampled(struct hak_meter *meter, size_t bytes)
+HAK_NOINLINE uint32_t hak_prof_sampled(size_t bytes)
 {
     uintptr_t frames[HAK_PROF_FRAMES];
     struct hak_registers here = hak_os_registers();
-    unsigned depth = hak_unwind(&here, prof_stack_high(meter, here.sp), frames, HAK_PROF_FRAMES);
+    unsigned depth = hak_unwind(&here, frames, HAK_PROF_FRAMES);
     frames[0] = 0; /* this function itself, where it asked */
     uint32_t number = prof_site_of(frames + 1, depth - 1);
     prof_count(&hak_prof.site[number].allocated, bytes);

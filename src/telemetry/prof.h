@@ -81,7 +81,7 @@ struct hak_prof_weight {
 struct hak_prof_weight hak_prof_weigh(uint64_t bytes, uint64_t period_bytes);
 
 /* Takes in a sample of the calling thread's stack. Returns its site, for hak_prof_freed. */
-uint32_t hak_prof_sampled(struct hak_meter *meter, size_t bytes);
+uint32_t hak_prof_sampled(size_t bytes);
 void hak_prof_freed(uint32_t site, size_t bytes);
 
 /* Where the profile goes when nobody says: a path in which %p stands for the number of the process

@@ -7,12 +7,14 @@
  * What was read from a table is kept in a small table of this file's own, without a lock: an entry
  * is believed only if its two words fit together. A library that is unloaded may leave entries
  * behind that are wrong for what is loaded in its place: then a stack is wrong, and nothing else,
- * because no memory outside of the stack is ever read. */
+ * because no memory is read but from the stack pointer on, and there no page of which the system
+ * was not asked whether it can be: a wrong frame pointer may lead anywhere. */
 #include "telemetry/unwind.h"
 #include "telemetry/unwind_internal.h"
 
 #include <string.h>
 
+#define FRAME_MOST_BYTES ((uintptr_t)1 << 20)
 #define KNOWN_RULES 4096u /* 64 KiB, of which a program touches what it uses */
 
 static struct {
@@ -40,26 +42,31 @@ static struct unwind_rule unwind_rule_of(uintptr_t pc)
 }
 
 struct unwind_stack {
-    uintptr_t low, high;
+    uintptr_t low;
+    uintptr_t page; /* can be read */
 };
 
-static bool stack_read(const struct unwind_stack *stack, uintptr_t at, uintptr_t *value)
+static bool stack_read(struct unwind_stack *stack, uintptr_t at, uintptr_t *value)
 {
-    if (at == 0 || at < stack->low || at >= stack->high || stack->high - at < sizeof *value ||
-        at % sizeof *value != 0)
+    uintptr_t page = hak_round_down(at, HAK_PAGE_BYTES);
+    if (at < stack->low || at % sizeof *value != 0 ||
+        (page != stack->page && !hak_os_is_readable(at)))
         return false;
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): within the stack */
+    stack->page = page;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): it can be read */
     memcpy(value, (const void *)at, sizeof *value);
     return true;
 }
 
-/* Frame pointers: the caller's, and above it the return address. */
-static bool unwind_by_pointer(const struct unwind_stack *stack, struct hak_registers *r)
+/* Frame pointers: the caller's, and above it the return address. What is further away than frames
+ * are long is none, but what other code has in that register. */
+static bool unwind_by_pointer(struct unwind_stack *stack, struct hak_registers *r)
 {
     uintptr_t record = r->fp + (uintptr_t)(intptr_t)UNWIND_RECORD_AT;
     uintptr_t fp;
     uintptr_t pc;
-    if (r->fp < r->sp || !stack_read(stack, record, &fp) || !stack_read(stack, record + 8, &pc))
+    if (r->fp < r->sp || r->fp - r->sp > FRAME_MOST_BYTES || !stack_read(stack, record, &fp) ||
+        !stack_read(stack, record + 8, &pc))
         return false;
     if (fp != 0 && fp <= r->fp)
         return false;
@@ -67,7 +74,7 @@ static bool unwind_by_pointer(const struct unwind_stack *stack, struct hak_regis
     return true;
 }
 
-static bool unwind_step(const struct unwind_stack *stack, struct hak_registers *r, bool is_call)
+static bool unwind_step(struct unwind_stack *stack, struct hak_registers *r, bool is_call)
 {
     struct unwind_rule rule = unwind_rule_of(r->pc - is_call);
     if (rule.cfa == UNWIND_END)
@@ -89,11 +96,10 @@ static bool unwind_step(const struct unwind_stack *stack, struct hak_registers *
     return true;
 }
 
-unsigned hak_unwind(const struct hak_registers *from, uintptr_t stack_high, uintptr_t *frames,
-                    unsigned most)
+unsigned hak_unwind(const struct hak_registers *from, uintptr_t *frames, unsigned most)
 {
     struct hak_registers r = *from;
-    struct unwind_stack stack = {r.sp, stack_high};
+    struct unwind_stack stack = {r.sp, hak_round_down(r.sp, HAK_PAGE_BYTES)};
     unsigned depth = 0;
     while (depth < most && r.pc != 0) {
         frames[depth++] = r.pc;

@@ -7,7 +7,6 @@
 #include "os/os.h"
 
 /* Stores up to `most` addresses, that of `from` first, then return addresses, outward. Memory is
- * read only from the stack pointer up to `stack_high`, and in the unwind tables of the program and
- * its libraries. Returns how many. */
-unsigned hak_unwind(const struct hak_registers *from, uintptr_t stack_high, uintptr_t *frames,
-                    unsigned most);
+ * read only from the stack pointer on, where it can be read, and in the unwind tables of the
+ * program and its libraries. Returns how many. */
+unsigned hak_unwind(const struct hak_registers *from, uintptr_t *frames, unsigned most);

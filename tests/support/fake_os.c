@@ -6,7 +6,9 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 
 int __real_hak_os_map_at(void *at, size_t bytes);
@@ -207,9 +209,15 @@ int __wrap_hak_os_purge(void *at, size_t bytes)
 
 static bool fake_is_one_mapping(const char *from, size_t bytes)
 {
-    uintptr_t low;
-    uintptr_t high;
-    return hak_os_mapping_of((uintptr_t)from, &low, &high) && (uintptr_t)from + bytes <= high;
+    uintptr_t low = 0;
+    uintptr_t high = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fscanf(maps, "%" SCNxPTR "-%" SCNxPTR "%*[^\n]", &low, &high) == 2)
+        if ((uintptr_t)from >= low && (uintptr_t)from < high)
+            break;
+    if (maps != NULL)
+        (void)fclose(maps);
+    return (uintptr_t)from >= low && (uintptr_t)from + bytes <= high;
 }
 
 int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
