@@ -110,14 +110,17 @@ void hak_profile_large(const void *p)
 }
 
 /* For the profile a block that was resized was freed and allocated again. */
-void hak_profile_resized(const void *p, uint32_t site, size_t bytes)
+void hak_profile_resized(const void *from, const void *to, uint32_t site, size_t bytes)
 {
+    uint32_t entry = hak_map_lookup(to);
+    if (from == to && hak_large_usable_bytes(to, entry) == bytes)
+        return;
     if (site != 0) {
-        hak_large_note(p, hak_map_lookup(p))->how = 0;
+        hak_large_note(to, entry)->how = 0;
         hak_prof_freed(site, bytes);
     }
     if (hak_prof_is_on())
-        hak_profile_large(p);
+        hak_profile_large(to);
 }
 
 void hak_profile_kept(const void *p, size_t asked_bytes)

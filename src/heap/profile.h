@@ -63,8 +63,8 @@ void *hak_profile_small(struct hak_heap *heap, unsigned cls, size_t size_bytes, 
                         bool *zero);
 /* A large or huge block has been given out. */
 void hak_profile_large(const void *p);
-/* A block has another size, and perhaps another place; before, it had the site (0: it was no
- * sample) and so many bytes. */
-void hak_profile_resized(const void *p, uint32_t site, size_t bytes);
+/* realloc of a large or huge block, without a copy, from one place to the other; before, it had the
+ * site (0: it was no sample) and so many bytes. Nothing happens where it stayed what it was. */
+void hak_profile_resized(const void *from, const void *to, uint32_t site, size_t bytes);
 /* A block of a class keeps its place for another size that was asked for. */
 void hak_profile_kept(const void *p, size_t asked_bytes);

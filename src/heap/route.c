@@ -485,7 +485,7 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
         uint32_t sampled = hak_large_note(p, entry)->how;
         void *q = hak_large_try_resize(p, entry, bytes);
         if ((sampled != 0 || HAK_UNLIKELY(hak_prof_is_on())) && !HAK_HARDENED && q != NULL)
-            hak_profile_resized(q, sampled, have);
+            hak_profile_resized(p, q, sampled, have);
         if (q != NULL)
             return q;
     }

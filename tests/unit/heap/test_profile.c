@@ -236,6 +236,29 @@ static void what_was_asked_for_is_known(void **state)
     assert_true(sums().live_bytes == 0);
 }
 
+/* What a program asks realloc for is often what the block has room for already. */
+static void a_block_that_realloc_leaves_as_it_is_is_counted_once(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1000, 70000, MIB, 5 * MIB};
+    start(1);
+    for (unsigned i = 0; i < UNIT_COUNT(sizes); i++) {
+        char *p = allocate(sizes[i]);
+        size_t bytes = hak_heap_usable_bytes(p);
+        struct sums before = sums();
+        for (unsigned j = 0; j < 5; j++) {
+            assert_ptr_equal(hak_heap_realloc(p, sizes[i] - j), p);
+            assert_int_equal(hak_heap_usable_bytes(p), bytes);
+            assert_int_equal(asked_for(p), sizes[i] - j);
+        }
+        struct sums after = sums();
+        assert_int_equal(after.samples, before.samples);
+        assert_true(after.bytes == before.bytes && after.live_bytes == before.live_bytes);
+        release(p);
+    }
+    assert_int_equal(sums().live_samples, 0);
+}
+
 #define EACH 2000u
 static char *passed[4][EACH];
 
@@ -499,6 +522,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sampled_blocks_are_like_the_others),
     cmocka_unit_test(figures_count_what_the_program_holds),
     cmocka_unit_test(what_was_asked_for_is_known),
+    cmocka_unit_test(a_block_that_realloc_leaves_as_it_is_is_counted_once),
     cmocka_unit_test(threads_end_and_free_for_each_other),
     cmocka_unit_test(metered_blocks_go_back_into_a_smaller_bin),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
