@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "os/os.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -70,3 +71,34 @@ bool hak_os_find_module(uintptr_t address, struct hak_os_module *out)
     struct modules_search search = {address, out};
     return dl_iterate_phdr(modules_look, &search) == 1;
 }
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/* Of glibc 2.35. */
+#pragma weak _dl_find_object
+
+/* What a file's headers say, which its first part in memory begins with as a rule. */
+bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out)
+{
+    struct dl_find_object found;
+    if (_dl_find_object == NULL)
+        return hak_os_find_module(address, out);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): code that is running */
+    if (_dl_find_object((void *)address, &found) != 0)
+        return false;
+    const ElfW(Ehdr) *header = found.dlfo_map_start;
+    if (!hak_bytes_are_equal(header->e_ident, ELFMAG, SELFMAG))
+        return hak_os_find_module(address, out);
+    struct dl_phdr_info info = {
+        .dlpi_addr = found.dlfo_link_map->l_addr,
+        .dlpi_phdr = (const void *)((const char *)header + header->e_phoff),
+        .dlpi_phnum = header->e_phnum,
+    };
+    struct modules_search search = {address, out};
+    return modules_look(&info, sizeof info, &search) == 1;
+}
+#else
+bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out)
+{
+    return hak_os_find_module(address, out);
+}
+#endif

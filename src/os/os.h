@@ -128,6 +128,10 @@ struct hak_os_module {
 /* False: no loaded file has this address. Takes a lock of the loader's: the caller holds none that
  * the loader could wait for. */
 bool hak_os_find_module(uintptr_t address, struct hak_os_module *out);
+/* The same of code that the calling thread returns to, whose file stays loaded meanwhile. From
+ * glibc 2.35 on no lock is taken: glibc leaves that one to whoever held it in the child of a fork.
+ */
+bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out);
 
 /* A function of a loaded library, and where it is to be found from now on. */
 struct hak_os_redirect {

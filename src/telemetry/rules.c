@@ -186,14 +186,16 @@ bool hak_sites_add_rule(const struct hak_site_rule *rule)
     return true;
 }
 
+typedef bool rule_find_module(uintptr_t address, struct hak_os_module *out);
+
 /* Where an address is, as a rule says it. False: its file has no build id. */
-static bool rule_locate(uintptr_t address, struct hak_site_rule *out)
+static bool rule_locate(uintptr_t address, rule_find_module *find, struct hak_site_rule *out)
 {
     struct hak_os_module module;
     *out = (struct hak_site_rule){.offset = address & ~HAK_SITE_TOKEN};
     if (address & HAK_SITE_TOKEN)
         return true;
-    if (!hak_os_find_module(address, &module) || module.build_id_bytes == 0)
+    if (!find(address, &module) || module.build_id_bytes == 0)
         return false;
     out->offset = address - module.base;
     out->build_id_bytes = module.build_id_bytes;
@@ -212,7 +214,7 @@ unsigned hak_site_rule_group(uintptr_t address)
     struct hak_site_rule place;
     /* ORDER: [site-rules] the rules themselves */
     uint32_t count = hak_load_acquire(&rules.in_force);
-    if (count == 0 || !rule_locate(address, &place))
+    if (count == 0 || !rule_locate(address, hak_os_find_running_module, &place))
         return HAK_GROUP_SHORT;
     for (uint32_t i = 0; i < count; i++)
         if (rule_is_of(&rules.rule[i], &place))
@@ -312,7 +314,7 @@ static bool rule_learn(const struct hak_site *s, unsigned usual, struct hak_site
 {
     uintptr_t address = hak_load_relaxed(&s->address);
     if (address == 0 || hak_load_relaxed(&s->samples) < LEAST_SAMPLES ||
-        site_weight(s) < LEAST_WEIGHT || !rule_locate(address, out))
+        site_weight(s) < LEAST_WEIGHT || !rule_locate(address, hak_os_find_module, out))
         return false;
     out->group = (uint8_t)hak_site_group_for(site_log16(s), usual);
     out->evidence = site_weight(s) - hak_load_relaxed(&s->told);

@@ -6,6 +6,9 @@
 
 #include "telemetry/telemetry.h"
 
+#include <link.h>
+#include <semaphore.h>
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
@@ -282,6 +285,16 @@ static void the_file_of_an_address_is_found(void **state)
     assert_true(libc.base != mine.base);
     assert_false(hak_os_find_module(0x10, &mine));
     assert_false(hak_os_find_module((uintptr_t)&mine, &mine)); /* the stack */
+    static const uintptr_t nowhere = 0x10;
+    struct hak_os_module other;
+    const uintptr_t code[] = {(uintptr_t)here, (uintptr_t)strlen, (uintptr_t)pthread_create,
+                              nowhere};
+    for (unsigned i = 0; i < UNIT_COUNT(code); i++) {
+        bool found = hak_os_find_module(code[i], &mine);
+        assert_int_equal(found, code[i] != nowhere);
+        assert_int_equal(hak_os_find_running_module(code[i], &other), found);
+        assert_true(!found || memcmp(&mine, &other, sizeof mine) == 0);
+    }
 }
 
 static void rules_give_sites_their_group(void **state)
@@ -312,6 +325,47 @@ static void rules_give_sites_their_group(void **state)
     }
 }
 
+static sem_t in_the_list;
+
+static int stay(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)info;
+    (void)size;
+    (void)argument;
+    sem_post(&in_the_list);
+    for (;;)
+        pause();
+    return 0;
+}
+
+static void *hold_the_list_of_files(void *argument)
+{
+    dl_iterate_phdr(stay, argument);
+    return NULL;
+}
+
+/* glibc leaves the lock of that list to whoever had it. */
+static void a_child_finds_rules_though_a_thread_was_in_the_list_of_files(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct hak_site_rule rule = {.offset = 1, .group = HAK_GROUP_LONG};
+    start();
+    assert_true(hak_sites_add_rule(&rule));
+    hak_sites_apply();
+    assert_int_equal(sem_init(&in_the_list, 0, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, hold_the_list_of_files, NULL), 0);
+    assert_int_equal(sem_wait(&in_the_list), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(hak_site_group((uintptr_t)here) == HAK_GROUP_SHORT ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static void there_is_an_end_to_rules(void **state)
 {
     (void)state;
@@ -335,6 +389,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sites_that_live_alike_make_no_rules),
     cmocka_unit_test(the_file_of_an_address_is_found),
     cmocka_unit_test(rules_give_sites_their_group),
+    cmocka_unit_test(a_child_finds_rules_though_a_thread_was_in_the_list_of_files),
     cmocka_unit_test(there_is_an_end_to_rules),
 };
 UNIT_MAIN(tests)
