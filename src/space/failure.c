@@ -146,7 +146,8 @@ void hak_failure_describe(struct hak_text *text, const struct hak_failure *f, ui
         hak_text_string(text, f->kind == HAK_KIND_LARGE ? "; large" : "; huge");
     hak_text_string(text, ", stage ");
     hak_text_string(text, f->why.stage != NULL ? f->why.stage : "none");
-    failure_write_number(text, ", ", (now_ns - f->time_ns) / 1000000, " ms ago");
+    /* Another thread may have failed since `now_ns` was read. */
+    failure_write_number(text, ", ", (now_ns - hak_min(now_ns, f->time_ns)) / 1000000, " ms ago");
 }
 
 static void failure_print(const struct hak_failure *f)

@@ -160,6 +160,16 @@ static void threads_fail_side_by_side(void **state)
     assert_int_equal(lines(), HAK_FAILURES_KEPT);
 }
 
+/* Another thread may fail between the moment at which the time is read and that of the list. */
+static void what_failed_since_the_time_was_read_has_just_failed(void **state)
+{
+    (void)state;
+    fake_os_set_time_ns(100 * SECOND_NS);
+    fail_for(HAK_FAILURE_THRESHOLD, ENOMEM, SIZE_MAX);
+    fake_os_set_time_ns(100 * SECOND_NS - 1);
+    assert_non_null(strstr(failures(), ", 0 ms ago"));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_reason_is_said_in_words_and_counted),
     cmocka_unit_test(a_refusal_counts_for_one_record),
@@ -168,5 +178,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mappings_are_counted_if_files_may_be_opened),
     cmocka_unit_test(the_first_of_each_reason_is_printed_when_asked_for),
     cmocka_unit_test(threads_fail_side_by_side),
+    cmocka_unit_test(what_failed_since_the_time_was_read_has_just_failed),
 };
 UNIT_MAIN(tests)
