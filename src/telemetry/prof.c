@@ -18,19 +18,21 @@ struct hak_prof hak_prof;
 
 static struct hak_lock prof_start_lock;
 
-/* Records of these sizes are never given back, so they come fresh from the system: zero. */
+/* Records of these sizes are never given back, so they come fresh from the system: zero. Where it
+ * has no 5 MiB of addresses what was had is for the next time. */
 static int prof_make_tables(void)
 {
-    struct hak_prof_site *site = hak_meta_alloc(HAK_PROF_SITES * sizeof *site);
-    uintptr_t *stacks = hak_meta_alloc(HAK_PROF_STACK_WORDS * sizeof *stacks);
-    _Atomic(uint32_t) *index = hak_meta_alloc(INDEX_PLACES * sizeof *index);
-    if (site == NULL || stacks == NULL || index == NULL)
-        return ENOMEM; /* what was had is lost, once: the system has no 5 MiB of addresses */
-    hak_prof.site = site;
-    hak_prof.stacks = stacks;
-    hak_prof.index = index;
-    hak_store_relaxed(&hak_prof.sites, SITE_OVERFLOW + 1);
-    hak_store_relaxed(&index[0], SITE_OVERFLOW); /* its hash is 0, and it has no address */
+    struct hak_prof *p = &hak_prof;
+    if (p->site == NULL)
+        p->site = hak_meta_alloc(HAK_PROF_SITES * sizeof *p->site);
+    if (p->stacks == NULL)
+        p->stacks = hak_meta_alloc(HAK_PROF_STACK_WORDS * sizeof *p->stacks);
+    if (p->index == NULL)
+        p->index = hak_meta_alloc(INDEX_PLACES * sizeof *p->index);
+    if (p->site == NULL || p->stacks == NULL || p->index == NULL)
+        return ENOMEM;
+    hak_store_relaxed(&p->sites, SITE_OVERFLOW + 1);
+    hak_store_relaxed(&p->index[0], SITE_OVERFLOW); /* its hash is 0, and it has no address */
     return 0;
 }
 

@@ -81,10 +81,23 @@ static void without_memory_it_does_not_start(void **state)
     assert_int_equal(hak_prof_start(0), 0);
 }
 
+/* Or each start that fails would take some of what the program has left. */
+static void what_a_start_without_memory_had_is_for_the_next_one(void **state)
+{
+    (void)state;
+    int error = ENOMEM;
+    for (unsigned i = 0; error != 0 && i < 4; i++) {
+        fake_os_fail_from(FAKE_MAP, 2, ENOMEM); /* there is one table of the three */
+        error = hak_prof_start(0);
+    }
+    assert_int_equal(error, 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(weights_are_those_of_the_formula),
     cmocka_unit_test(distances_are_exponentially_distributed),
     cmocka_unit_test(a_profile_has_one_period),
     cmocka_unit_test(without_memory_it_does_not_start),
+    cmocka_unit_test(what_a_start_without_memory_had_is_for_the_next_one),
 };
 UNIT_MAIN(tests)
