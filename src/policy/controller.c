@@ -20,7 +20,7 @@ const struct hak_knob_info hak_knob_info[HAK_KNOBS] = {
     [HAK_KNOB_PREWARM] = {"prewarm", {{"none", 0}, {"64m", 32}}},
 };
 
-#define RATIO_MOST (4 * HAK_PPM)
+#define RATIO_MOST 4u
 
 /* What makes an arm promising, in one tick. */
 #define MANY_FAULTS 512u
@@ -211,22 +211,35 @@ void hak_policy_look(struct hak_policy_state *s, uint64_t now_ns, uint64_t resid
     if (s->looked_ns != 0 && now_ns > s->looked_ns) {
         uint64_t elapsed_ns = now_ns - s->looked_ns;
         s->watched_ns += elapsed_ns;
-        s->kib_us += (s->looked_kib + kib) / 2 * (elapsed_ns / 1000);
+        s->kib_us += (unsigned __int128)((s->looked_kib + kib) / 2) * (elapsed_ns / 1000);
     }
     s->looked_ns = now_ns;
     s->looked_kib = kib;
+}
+
+/* In millionths. */
+static uint64_t policy_ratio(uint64_t value, uint64_t mean)
+{
+    mean = hak_max(mean, 1);
+    return value / mean >= RATIO_MOST ? RATIO_MOST * HAK_PPM
+                                      : (uint64_t)((unsigned __int128)value * HAK_PPM / mean);
 }
 
 /* Of processor time alone, as it is what allocation costs: whether the program waits besides says
  * nothing of what its time is worth. */
 static uint64_t policy_time_ratio(const struct hak_evidence *b, uint64_t cpu_us)
 {
-    return hak_min(cpu_us * HAK_PPM / hak_max(b->base_cpu_us / b->base_plays, 1), RATIO_MOST);
+    return policy_ratio(cpu_us, b->base_cpu_us / b->base_plays);
 }
 
 static uint64_t policy_memory_ratio(const struct hak_evidence *b, uint64_t kib)
 {
-    return hak_min(kib * HAK_PPM / hak_max(b->base_kib / b->base_plays, 1), RATIO_MOST);
+    return policy_ratio(kib, b->base_kib / b->base_plays);
+}
+
+static uint64_t policy_mean_kib(const struct hak_policy_state *s)
+{
+    return (uint64_t)(s->kib_us / hak_max(s->watched_ns / 1000, 1));
 }
 
 #define RUN_LEAST_TICKS 3u /* with less there is little to learn from */
@@ -237,7 +250,7 @@ void hak_policy_end(struct hak_policy_state *s, const struct hak_policy_snapshot
         return;
     hak_policy_look(s, now->now_ns, now->resident_bytes);
     uint64_t cpu_us = now->cpu_ns / 1000;
-    uint64_t kib = s->kib_us / hak_max(s->watched_ns / 1000, 1);
+    uint64_t kib = policy_mean_kib(s);
     const struct hak_evidence *b = &s->before;
     s->learned.runs = 1;
     if (s->mode != HAK_POLICY_TRY)
@@ -267,7 +280,7 @@ static void policy_guard(struct hak_policy_state *s, const struct hak_policy_sna
     uint64_t time = policy_time_ratio(b, now->cpu_ns / 1000);
     uint64_t us = hak_max(s->watched_ns / 1000, 1);
     bool long_enough = us >= b->base_us / b->base_plays / 2;
-    uint64_t memory = long_enough ? policy_memory_ratio(b, s->kib_us / us) : 0;
+    uint64_t memory = long_enough ? policy_memory_ratio(b, policy_mean_kib(s)) : 0;
     if (time > TRIED_TIME_MOST || memory > TRIED_MEMORY_MOST)
         policy_set(s, s->tried_knob, 0, HAK_RULE_ENDED, HAK_COUNTER_PERCENT,
                    hak_max(time, memory) / (HAK_PPM / 100));

@@ -179,7 +179,8 @@ struct hak_policy_state {
     struct hak_evidence before, learned; /* from the file; in this run */
     struct hak_policy_snapshot last;
     uint64_t ticks;
-    uint64_t watched_ns, kib_us;    /* resident over time, */
+    uint64_t watched_ns;
+    unsigned __int128 kib_us; /* resident over time: 64 bits are full in two days of 100 GB, */
     uint64_t looked_ns, looked_kib; /* as last seen */
     struct hak_policy_decision decisions[HAK_DECISIONS_KEPT];
     uint64_t decided;

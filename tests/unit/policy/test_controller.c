@@ -184,6 +184,31 @@ static void runs_with_the_defaults_are_the_measure_of_those_that_try(void **stat
     assert_in_range(s.learned.arm[HAK_KNOB_AGE][1].time, 195000, 205000);
 }
 
+/* 200 days of 64 processors and 1 TiB. */
+static void a_long_run_of_a_large_program_is_measured_as_others_are(void **state)
+{
+    (void)state;
+    static struct hak_evidence e;
+    const uint64_t day_ns = UINT64_C(86400) * 1000000000;
+    for (int i = 0; i < 4; i++) {
+        hak_policy_init(&s, HAK_POLICY_TRY, &e, free_knobs);
+        assert_int_equal(s.tried_arm, i < 3 ? 0 : 1);
+        struct hak_policy_snapshot now = {0};
+        for (uint64_t day = 1; day <= 200; day++) {
+            now = (struct hak_policy_snapshot){.now_ns = day * day_ns,
+                                               .cpu_ns = day * day_ns * 64,
+                                               .resident_bytes = UINT64_C(1) << 40,
+                                               .kept_bytes = UINT64_C(1) << 38};
+            hak_policy_step(&s, &now);
+        }
+        hak_policy_end(&s, &now);
+        hak_evidence_add(&e, &s.learned);
+    }
+    assert_int_equal(e.base_kib / 3, 1 << 30);
+    assert_int_equal(s.learned.arm[s.tried_knob][1].time, HAK_PPM);
+    assert_int_equal(s.learned.arm[s.tried_knob][1].memory, HAK_PPM);
+}
+
 /* The tick at which the arm was given up, 0: never. */
 static unsigned given_up(uint64_t cpu_percent, uint64_t mib)
 {
@@ -266,6 +291,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_limit_nothing_is_given_back),
     cmocka_unit_test(frozen_and_learning_use_what_is_known_and_never_change_it),
     cmocka_unit_test(runs_with_the_defaults_are_the_measure_of_those_that_try),
+    cmocka_unit_test(a_long_run_of_a_large_program_is_measured_as_others_are),
     cmocka_unit_test(an_arm_that_costs_too_much_is_given_up_and_not_tried_again),
     cmocka_unit_test(a_run_of_a_moment_teaches_nothing),
     cmocka_unit_test(every_decision_is_explained_and_the_last_ones_are_kept),
