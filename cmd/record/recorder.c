@@ -67,6 +67,9 @@ static struct {
 
 /* From 1 on; 0: it has no event yet. */
 static __thread uint32_t recorder_number __attribute__((tls_model("initial-exec")));
+/* The thread has an event in hand, or waits to. What a signal handler does in between is not
+ * recorded; it may also end the program, and then the lock stays as it is. */
+static __thread volatile bool recorder_is_busy __attribute__((tls_model("initial-exec")));
 
 __attribute__((format(printf, 1, 2))) static void recorder_say(const char *format, ...)
 {
@@ -181,16 +184,38 @@ static uint64_t recorder_time_us(void)
                       (now.tv_nsec - recorder.began.tv_nsec) / 1000);
 }
 
+/* For a while. True: the lock is the thread's. */
+static bool recorder_wait(void)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    return pthread_mutex_timedlock(&recorder.lock, &until) == 0;
+}
+
+static void recorder_done(void)
+{
+    (void)pthread_mutex_unlock(&recorder.lock);
+    recorder_is_busy = false;
+}
+
 /* Takes the lock; true: an event may be put, and is followed by recorder_done. */
 static bool recorder_begin(void)
 {
-    if (!recorder_is_on())
+    if (!recorder_is_on() || recorder_is_busy)
         return false;
-    (void)pthread_mutex_lock(&recorder.lock);
+    recorder_is_busy = true;
+    bool taken = pthread_mutex_trylock(&recorder.lock) == 0;
+    while (!taken && recorder_is_on())
+        taken = recorder_wait();
+    if (!taken) {
+        recorder_is_busy = false;
+        return false;
+    }
     if (recorder_is_on() && recorder.end - recorder.at < 4 * HAK_TRACE_EVENT_MOST_BYTES)
         recorder_move();
     if (!recorder_is_on()) {
-        (void)pthread_mutex_unlock(&recorder.lock);
+        recorder_done();
         return false;
     }
     if (recorder_number == 0)
@@ -202,11 +227,6 @@ static bool recorder_begin(void)
         recorder_put_control(HAK_TRACE_THREAD, recorder.thread);
     }
     return true;
-}
-
-static void recorder_done(void)
-{
-    (void)pthread_mutex_unlock(&recorder.lock);
 }
 
 static void *recorder_allocated(enum hak_trace_event event, size_t size, size_t alignment,
@@ -405,6 +425,8 @@ __attribute__((constructor)) static void recorder_constructor(void)
 
 __attribute__((destructor)) static void recorder_destructor(void)
 {
+    if (recorder_is_busy && recorder_is_on())
+        recorder_switch(false); /* a handler ends the program: others are not to wait */
     if (!recorder_begin())
         return;
     recorder_switch(false);

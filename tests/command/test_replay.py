@@ -24,10 +24,23 @@ PR_SET_THP_DISABLE = 41
 PROGRAM = """
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+static volatile int times;
+/* The recorder asks for the time now and then, in the midst of an event: a signal comes then. */
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    if (times != 0 && clock == CLOCK_MONOTONIC) {
+        times--;
+        raise(SIGUSR1);
+    }
+    return (int)syscall(SYS_clock_gettime, clock, time);
+}
 static void *volatile kept[100000];
 static void *volatile sink;
 static void *release(void *argument)
@@ -50,6 +63,17 @@ static void *allocate_for_ever(void *argument)
 {
     for (;;)
         free(malloc((size_t)argument));
+}
+static void handle(int number)
+{
+    (void)number;
+    free(malloc(32));
+}
+static void handle_and_exit(int number)
+{
+    (void)number;
+    free(malloc(32));
+    exit(5);
 }
 static void allocate(int count, size_t size)
 {
@@ -137,6 +161,19 @@ int main(int argc, char **argv)
                 return 1;
         }
         _exit(0);
+    } else if (strcmp(mode, "handler") == 0) {
+        signal(SIGUSR1, handle);
+        times = 3;
+        allocate(10000, 32);
+        return times;
+    } else if (strcmp(mode, "exits") == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, allocate_for_ever, (void *)100);
+        signal(SIGUSR1, handle_and_exit);
+        times = 1;
+        allocate(100000, 32);
+        for (;;)
+            pause();
     } else if (strcmp(mode, "child") == 0) {
         if (fork() == 0)
             execl(argv[0], argv[0], "kinds", (char *)0);
@@ -194,7 +231,7 @@ class ReplayCase(CommandCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         shutil.copy(os.environ["TEST_HAKMEM_RECORD"], cls.folder / "libhakmem-record.so")
-        cls.program = cls.compile("program", PROGRAM, "-pthread")
+        cls.program = cls.compile("program", PROGRAM, "-pthread", "-rdynamic")
 
     def record(self, mode: str, status: int = 0) -> Path:
         """The trace of one mode of the program."""
@@ -254,6 +291,16 @@ class Record(ReplayCase):
         trace = self.replay(path)["trace"]
         self.assertFalse(trace["is_whole"])
         self.assertGreaterEqual(trace["allocations"], 100_000)
+
+    def test_a_signal_handler_may_come_in_the_midst_of_an_event(self) -> None:
+        trace = self.replay(self.record("handler"))["trace"]
+        self.assertTrue(10000 <= trace["allocations"] < 10100, trace["allocations"])
+        self.assertTrue(trace["is_whole"])
+
+    def test_a_signal_handler_may_end_the_program_in_the_midst_of_an_event(self) -> None:
+        trace = self.replay(self.record("exits", status=5))["trace"]
+        self.assertFalse(trace["is_whole"])
+        self.assertGreater(trace["allocations"], 100)
 
     def test_a_forked_child_is_not_recorded(self) -> None:
         trace = self.replay(self.record("fork"))["trace"]
