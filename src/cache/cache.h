@@ -150,6 +150,7 @@ struct hak_metered {
     uint8_t least;          /* fewer are few */
     uint8_t thin;           /* times that there were few, since the bin was supplied */
     bool begun;             /* it has a sample point */
+    bool counted;           /* what is in the bin was taken off the way to it */
     uint16_t blocks_before; /* see order.c: in the bin when it was judged last */
     uint8_t trust;          /* in the order of what is freed */
 };

@@ -76,6 +76,7 @@ void *hak_cache_meter_take(struct hak_heap *heap, unsigned cls)
         return NULL;
     }
     of->left_bytes -= bytes;
+    of->counted = true;
     hak_store_relaxed(&heap->front.bins[cls].top, top - blocks);
     memcpy(to + 1, top + 1 - blocks, (blocks - 1) * sizeof(void *));
     hak_store_release(&hak_metered_bin(heap, cls)->top, to + blocks - 1); /* ORDER: [metered] */
@@ -110,6 +111,9 @@ bool hak_heap_unmeter_owner(struct hak_heap *heap, unsigned cls)
     /* The bin may have become smaller since the blocks left it. */
     blocks = hak_min(blocks, (size_t)(heap->front.bins[cls].limit - top));
     void **from = hak_load_relaxed(&hak_metered_bin(heap, cls)->top) - blocks;
+    struct hak_metered *of = &heap->front.meter->of[cls];
+    if (of->counted) /* they were not allocated */
+        of->left_bytes += (int64_t)(blocks * of->size_bytes);
     hak_store_relaxed(&hak_metered_bin(heap, cls)->top, from);
     memcpy(top + 1, from + 1, blocks * sizeof(void *));
     hak_store_release(&heap->front.bins[cls].top, top + blocks); /* ORDER: [metered] */

@@ -97,6 +97,7 @@ void *hak_cache_take_ordered(struct hak_heap *heap, unsigned cls)
     memmove(from + 1, from + 1 + batch, (blocks - batch) * sizeof(void *));
     hak_store_relaxed(&heap->front.bins[cls].top, from + blocks - batch);
     hak_store_relaxed(&metered->top, to + batch - 1);
+    heap->front.meter->of[cls].counted = false;
     heap->classes[cls].refilled = true;
     hak_unlock(&home->lock);
     return to[batch];

@@ -289,6 +289,30 @@ static void threads_end_and_free_for_each_other(void **state)
     assert_nothing_is_lost(); /* metered bins were emptied too */
 }
 
+static void allocate_one_and_end(unsigned index, void *argument)
+{
+    (void)index;
+    (void)argument;
+    release(allocate(64));
+}
+
+/* What was put into a thread's metered bin and not allocated is not counted. */
+static void threads_that_allocate_little_are_counted_as_they_do(void **state)
+{
+    (void)state;
+    enum { THREADS = 4000, SPARSE = 4096 };
+    struct truth all = {0};
+    start(SPARSE);
+    struct sums before = sums();
+    for (unsigned i = 0; i < THREADS; i++) {
+        unit_in_threads(1, allocate_one_and_end, NULL);
+        truth_add(&all, 64, SPARSE);
+    }
+    struct sums s = sums();
+    assert_true(near(s.objects - before.objects, all.objects, all.objects_variance));
+    assert_int_equal(s.live_samples, before.live_samples);
+}
+
 static void stopped_nothing_more_is_sampled(void **state)
 {
     (void)state;
@@ -524,6 +548,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_asked_for_is_known),
     cmocka_unit_test(a_block_that_realloc_leaves_as_it_is_is_counted_once),
     cmocka_unit_test(threads_end_and_free_for_each_other),
+    cmocka_unit_test(threads_that_allocate_little_are_counted_as_they_do),
     cmocka_unit_test(metered_blocks_go_back_into_a_smaller_bin),
     cmocka_unit_test(stopped_nothing_more_is_sampled),
     cmocka_unit_test(requests_are_taken_and_the_fast_paths_open_again),
