@@ -119,6 +119,25 @@ static void ask_close_fast_paths(struct hak_remote *r, const struct hak_image *i
     }
 }
 
+/* Why the process did not do what it has taken; NULL: it did. */
+static const char *ask_outcome(struct hak_remote *r, const struct hak_image *image,
+                               struct request request)
+{
+    uint64_t what = request.word & ((1u << HAK_PROF_ASK_SHIFT) - 1);
+    if (request.what != HAK_ROOT_ASK_PROFILE || what != HAK_PROF_ASK_START)
+        return NULL;
+    for (unsigned i = 0; i < LOOKS_BEFORE_CLOSING; i++) {
+        struct hak_prof prof;
+        if (!hak_remote_read(r, (uint64_t)(uintptr_t)image->root.at[HAK_ROOT_SAMPLES], &prof,
+                             sizeof prof))
+            return "it has ended";
+        if (hak_load_relaxed(&prof.on))
+            return NULL;
+        (void)usleep(1000000 / LOOKS_A_SECOND);
+    }
+    return "it cannot begin: it has no memory for the tables, or runs with HAKMEM_PERTURB";
+}
+
 /* Why the process does not do it; NULL: it does. */
 static const char *ask(struct hak_remote *r, struct hak_image *image, struct request request,
                        unsigned seconds)
@@ -132,7 +151,7 @@ static const char *ask(struct hak_remote *r, struct hak_image *image, struct req
         if (!hak_remote_read(r, at, &left, sizeof left))
             return "it has ended";
         if (left == 0)
-            return NULL;
+            return ask_outcome(r, image, request);
         /* who takes this request opens them again */
         if (i == LOOKS_BEFORE_CLOSING && request.what == HAK_ROOT_ASK_PROFILE &&
             hak_image_refresh(image)) {

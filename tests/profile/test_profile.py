@@ -225,6 +225,12 @@ class ProfileTest(unittest.TestCase):
         profile = Profile((self.at / "asked.prof").read_text(), PROGRAM)
         self.assertEqual(profile.head["sampling"], "0")
 
+    def test_a_start_that_fails_over_there_is_told(self) -> None:
+        process = self.start_program("wait", PERTURB="3")
+        done = self.hakmem("ask", str(process.pid), "prof", "start")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it cannot begin: ", done.stderr)
+
     def is_whole(self, path: Path) -> bool:
         return path.exists() and path.read_text().endswith("\nend\n")
 
