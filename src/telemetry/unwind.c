@@ -49,7 +49,7 @@ struct unwind_stack {
 static bool stack_read(struct unwind_stack *stack, uintptr_t at, uintptr_t *value)
 {
     uintptr_t page = hak_round_down(at, HAK_PAGE_BYTES);
-    if (at < stack->low || at % sizeof *value != 0 ||
+    if (at == 0 || at < stack->low || at % sizeof *value != 0 ||
         (page != stack->page && !hak_os_is_readable(at)))
         return false;
     stack->page = page;
