@@ -8,6 +8,7 @@
 #include "space/failure.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* A block's memory of before may be larger by this part of it: that is part of the block. */
 #define OWN_SHARE 4u
@@ -160,6 +161,24 @@ bool hak_large_is_copied(const char *place, size_t have, size_t bytes)
            hak_large_is_in_memory(place, have);
 }
 
+/* False: refused, and nothing has changed but that not all of the new place may be mapped. Of
+ * several mappings the first ones may have been moved all the same: then the rest is copied. */
+static bool huge_try_move_pages(const struct hak_whole *from, const struct hak_whole *to)
+{
+    char *source = hak_superslab_address(from->first), *place = hak_superslab_address(to->first);
+    if (hak_os_move(source, place, from->mapped_bytes, false) == 0)
+        return true;
+    size_t moved = hak_os_moved_bytes(source, from->mapped_bytes);
+    size_t rest = to->mapped_bytes - moved;
+    if (moved == 0)
+        return false;
+    if (hak_os_unmap(place + moved, rest) != 0 || hak_os_map_at(place + moved, rest) != 0)
+        hak_os_die("the system has moved a part of a block, and refuses memory for the rest");
+    memcpy(place + moved, source + moved, from->mapped_bytes - moved);
+    hak_os_unmap(source, from->mapped_bytes);
+    return true;
+}
+
 /* Moves a huge block's pages to a place with room for `bytes`. It begins where it did in the first
  * of them. */
 static void *huge_try_move(const struct hak_whole *from, size_t bytes)
@@ -171,8 +190,7 @@ static void *huge_try_move(const struct hak_whole *from, size_t bytes)
     uint32_t colour = hak_huge_colour(from->first); /* before the place is somebody else's */
     if (!huge_try_take(bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
-    if (hak_os_move(hak_superslab_address(from->first), hak_superslab_address(to.first),
-                    from->mapped_bytes, false) != 0) {
+    if (!huge_try_move_pages(from, &to)) {
         hak_whole_unmap(&to);
         return NULL;
     }

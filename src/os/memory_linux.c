@@ -7,6 +7,7 @@
 #include "os/trace.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -165,11 +166,38 @@ void hak_os_zero(char *at, size_t bytes)
     memset(begin, 0, (size_t)(end - begin));
 }
 
+/* Where pages may be shared with others of the same content (KSM) a signal interrupts the call, and
+ * then it is begun anew. Since Linux 6.17, which moves several mappings one by one, those that have
+ * been moved by then are lost if the source is kept, as what they have left is moved over them. And
+ * with signals that come quickly the call would never end. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
 {
     long flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keep_source ? MREMAP_DONTUNMAP : 0);
+    uint64_t all = UINT64_MAX, before = 0;
+    hak_syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, sizeof all, 0, 0);
     long got = hak_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, flags, (long)to, 0);
+    hak_syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
     return memory_failed(got) ? (int)-got : 0;
+}
+
+static bool memory_is_unmapped(char *page)
+{
+    unsigned char in_memory = 0;
+    return hak_syscall6(SYS_mincore, (long)page, 1, (long)&in_memory, 0, 0, 0) == -ENOMEM;
+}
+
+size_t hak_os_moved_bytes(char *from, size_t bytes)
+{
+    size_t page_bytes = hak_os_page_bytes();
+    size_t low = 0, high = bytes / page_bytes; /* pages below are moved; from here on are not */
+    while (low < high) {
+        size_t page = low + (high - low) / 2;
+        if (memory_is_unmapped(from + page * page_bytes))
+            low = page + 1;
+        else
+            high = page;
+    }
+    return low * page_bytes;
 }
 
 int hak_os_map_wiped_on_fork(void **out)

@@ -58,8 +58,13 @@ bool hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
  * where 16 of them or more lie side by side. Any range. */
 void hak_os_zero(char *at, size_t bytes);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
- * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped. */
+ * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped.
+ * When it is refused, part of `to` may not be mapped any more, and of several mappings the first
+ * ones may have been moved. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
+/* How much of the beginning of [from, from + bytes), pages, is not mapped: what such a move without
+ * keep_source has moved. */
+size_t hak_os_moved_bytes(char *from, size_t bytes);
 /* Maps one page that reads as zero in the child of every fork (and raw clone) from now on. */
 int hak_os_map_wiped_on_fork(void **out);
 /* The system has such pages: Linux 4.14. */

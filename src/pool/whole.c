@@ -290,13 +290,12 @@ static bool whole_may_move(void)
 static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes);
 
 /* What a refused move leaves. Before Linux 6.17 the place is unmapped by the time that a source of
- * several mappings is refused (EFAULT); since then some of them may have been moved. A purge is
- * refused where a page is not mapped. False: the place is not mapped as a whole. */
-static bool whole_mend_refused(int error, size_t from, size_t place, size_t superslabs)
+ * several mappings is refused; since then some of them may have been moved. A purge is refused
+ * where a page is not mapped. False: the place is not mapped as a whole. */
+static bool whole_mend_refused(size_t from, size_t place, size_t superslabs)
 {
     size_t bytes = superslabs * HAK_SUPERSLAB_BYTES;
-    bool in_one = error == EFAULT;
-    if (in_one || hak_os_purge(hak_superslab_address(from), bytes) == 0) {
+    if (hak_os_moved_bytes(hak_superslab_address(from), bytes) == 0) {
         hak_retired_put(from, superslabs);
     } else {
         hak_add_relaxed(&hak_pool.whole_now, superslabs);
@@ -304,7 +303,7 @@ static bool whole_mend_refused(int error, size_t from, size_t place, size_t supe
     }
     int mapped = hak_os_map_at(hak_superslab_address(place), bytes);
     return mapped == 0 ||
-           (mapped == EEXIST && (in_one || hak_os_purge(hak_superslab_address(place), bytes) == 0));
+           (mapped == EEXIST && hak_os_purge(hak_superslab_address(place), bytes) == 0);
 }
 
 /* Moves retired superslabs to the front of a fresh range and counts them. False: the range is not
@@ -320,10 +319,9 @@ static bool whole_try_move_in(const struct hak_whole *w, size_t *moved)
         size_t run = hak_retired_take_run(want, hak_min(least, want), &from);
         if (run == 0)
             break;
-        int error = hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
-                                run * HAK_SUPERSLAB_BYTES, false);
-        if (error != 0) {
-            is_mapped = whole_mend_refused(error, from, w->first + have, run);
+        if (hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
+                        run * HAK_SUPERSLAB_BYTES, false) != 0) {
+            is_mapped = whole_mend_refused(from, w->first + have, run);
             break;
         }
         hak_space_give(from, run);

@@ -50,7 +50,7 @@ struct fake_call {
 
 static struct {
     struct fake_call call[FAKE_CALLS];
-    _Atomic(size_t) mapped_bytes;
+    _Atomic(size_t) mapped_bytes, moves_bytes;
     _Atomic(bool) has_time, has_random, restricted, captures, moves_one;
     _Atomic(uint64_t) now_ns, fault_ns, random;
     _Atomic(unsigned) processors;
@@ -98,9 +98,15 @@ void fake_os_fail_moves_of_several(void)
     fake.moves_one = true;
 }
 
+void fake_os_move_in_part(size_t bytes)
+{
+    fake.moves_bytes = bytes;
+}
+
 void fake_os_fail_nothing(void)
 {
     fake.moves_one = false;
+    fake.moves_bytes = 0;
     for (int i = 0; i < FAKE_CALLS; i++)
         fake.call[i].first = 0;
 }
@@ -227,8 +233,14 @@ int __wrap_hak_os_move(void *from, void *to, size_t bytes, bool keep_source)
         __wrap_hak_os_unmap(to, bytes);
         error = EFAULT;
     }
+    size_t part = fake.moves_bytes;
+    fake.moves_bytes = 0;
     if (error == 0)
-        error = __real_hak_os_move(from, to, bytes, keep_source);
+        error = __real_hak_os_move(from, to, part != 0 ? part : bytes, keep_source);
+    if (error == 0 && part != 0) {
+        __real_hak_os_unmap((char *)to + part, HAK_PAGE_BYTES);
+        return EFAULT;
+    }
     if (error == 0 && !keep_source)
         fake.mapped_bytes -= bytes;
     return error;

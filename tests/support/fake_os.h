@@ -34,6 +34,9 @@ void fake_os_fail(enum fake_os_call call, unsigned nth, int error);
 void fake_os_fail_from(enum fake_os_call call, unsigned nth, int error);
 /* Refuses a move of several mappings as Linux did before 6.17: the place is unmapped (EFAULT). */
 void fake_os_fail_moves_of_several(void);
+/* The next move moves so many bytes, and is refused then, as since Linux 6.17 that of
+ * several mappings may be: the next piece of the place is unmapped by then (EFAULT). */
+void fake_os_move_in_part(size_t bytes);
 /* Refuses nothing any more. */
 void fake_os_fail_nothing(void);
 

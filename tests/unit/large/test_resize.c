@@ -228,6 +228,26 @@ static void a_huge_block_with_a_neighbour_moves_by_pages(void **state)
     assert_true(is_zero(again, 4 * MIB));
 }
 
+/* As where the program has locked some pages of its block, and the system refuses those. */
+static void a_move_that_stopped_halfway_loses_nothing(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate_plain(4 * MIB);
+    allocate_plain(2 * MIB);
+    fill(p, 4 * MIB, 6);
+    size_t mapped = window_bytes();
+    fake_os_move_in_part(MIB);
+    char *q = resize(p, 9 * MIB);
+    assert_non_null(q);
+    assert_ptr_not_equal(q, p);
+    assert_true(is_filled(q, 4 * MIB, 6));
+    memset(q, 1, 9 * MIB);
+    assert_int_equal(window_bytes(), mapped + 5 * MIB);
+    hak_pool_trim();
+    assert_ptr_equal(allocate_plain(4 * MIB), p); /* the addresses are free again */
+}
+
 static void keep_bytes(size_t bytes)
 {
     hak_pool_configure(&(struct hak_pool_config){.retired_max_count = 1024,
@@ -488,6 +508,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_large_huge_block_grows_by_superslabs_that_have_huge_pages),
     cmocka_unit_test(what_a_block_grows_by_is_no_reason_to_keep_more),
     cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
+    cmocka_unit_test(a_move_that_stopped_halfway_loses_nothing),
     cmocka_unit_test(a_run_does_not_move_where_enough_is_kept),
     cmocka_unit_test(a_huge_block_does_not_move_where_enough_is_kept),
     cmocka_unit_test(one_that_is_very_large_moves_in_any_case),

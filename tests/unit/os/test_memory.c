@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #define PAGES(n) ((size_t)(n) * HAK_PAGE_BYTES)
 
@@ -218,6 +220,55 @@ static void move_with_keep_source_leaves_zeroed_memory_behind(void **state)
     assert_int_equal(((char *)to)[0], 3);
 }
 
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Pages that the system may share with others of the same content it copies before it moves them,
+ * and looks whether a signal waits before each. */
+static void no_signal_disturbs_a_move_of_several_mappings(void **state)
+{
+    (void)state;
+    const size_t pages = 512;
+    const struct itimerval often = {{0, 20}, {0, 20}}, never = {{0, 0}, {0, 0}};
+    struct sigaction restart = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    void *from, *to;
+    assert_int_equal(hak_os_map(PAGES(pages), &from), 0);
+    assert_int_equal(hak_os_map(PAGES(pages), &to), 0);
+    if (madvise(from, PAGES(pages), MADV_MERGEABLE) != 0)
+        skip(); /* a kernel without */
+    assert_int_equal(sigaction(SIGALRM, &restart, NULL), 0);
+    for (unsigned round = 0; round < 200; round++) {
+        memset(from, 3, PAGES(pages));
+        assert_int_equal(madvise(from, PAGES(pages), MADV_MERGEABLE), 0);
+        assert_int_equal(madvise((char *)from + PAGES(pages / 2), PAGES(1), MADV_DONTDUMP), 0);
+        assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+        int error = hak_os_move(from, to, PAGES(pages), true);
+        assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+        if (error == EFAULT && round == 0)
+            skip(); /* before Linux 6.17 */
+        assert_int_equal(error, 0);
+        for (size_t i = 0; i < pages; i++)
+            CHECK(((char *)to)[PAGES(i)] == 3, "round %u: page %zu is lost", round, i);
+        assert_true(is_zero(from, PAGES(pages)));
+    }
+}
+
+static void what_a_move_has_moved_is_told_by_page(void **state)
+{
+    (void)state;
+    void *p, *to;
+    assert_int_equal(hak_os_map(PAGES(9), &p), 0);
+    assert_int_equal(hak_os_map(PAGES(9), &to), 0);
+    for (size_t n = 0; n < 9; n++) {
+        assert_int_equal(hak_os_moved_bytes(p, PAGES(9)), PAGES(n));
+        assert_int_equal(hak_os_move((char *)p + PAGES(n), (char *)to + PAGES(n), PAGES(1), false),
+                         0);
+    }
+    assert_int_equal(hak_os_moved_bytes(p, PAGES(9)), PAGES(9));
+}
+
 static void refusals_are_positive_errno_values_and_errno_stays(void **state)
 {
     (void)state;
@@ -278,6 +329,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(zero_writes_everything_where_the_system_tells_nothing),
     cmocka_unit_test(move_brings_the_content_and_unmaps_the_source),
     cmocka_unit_test(move_with_keep_source_leaves_zeroed_memory_behind),
+    cmocka_unit_test(no_signal_disturbs_a_move_of_several_mappings),
+    cmocka_unit_test(what_a_move_has_moved_is_told_by_page),
     cmocka_unit_test(refusals_are_positive_errno_values_and_errno_stays),
 };
 UNIT_MAIN(tests)
