@@ -241,7 +241,9 @@ static void fork_mend(void)
 }
 
 /* Of the child's threads one does it, and the others wait: they may hold locks already that were
- * free when the process forked. */
+ * free when the process forked. It takes milliseconds with a thousand heaps, and who does it may
+ * share a processor with one that waits and has a higher priority. */
+#define FORK_WAIT_NS (HAK_SCHED ? 0u : 50000u)
 void hak_heap_fork_child(void)
 {
     static _Atomic(uintptr_t) mender;
@@ -255,8 +257,10 @@ void hak_heap_fork_child(void)
         hak_store_relaxed(&mender, (uintptr_t)0);
         hak_store_release(unforked, HAK_UNFORKED); /* ORDER: [unforked] all that is good again */
     } else if (hak_load_relaxed(&mender) != hak_os_this_thread()) {
-        while (hak_load_acquire(unforked) == FORK_BEING_MENDED) /* ORDER: [unforked] */
+        while (hak_load_acquire(unforked) == FORK_BEING_MENDED) { /* ORDER: [unforked] */
             hak_cpu_pause();
+            hak_os_sleep_ns(FORK_WAIT_NS);
+        }
     }
 }
 

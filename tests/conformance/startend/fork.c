@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -270,6 +271,101 @@ static void children_may_begin_with_a_thread(void **state)
     end_workers();
 }
 
+/* What the fork has left half done one of the child's threads sees to, and others wait for that:
+ * also one of a higher priority, on the same processor. With so many threads it takes long. */
+enum { WAITING_THREADS = 400, NO_PRIORITIES = 77 };
+
+static pthread_barrier_t waiting;
+static struct timespec until_first_call;
+
+static void *have_a_heap(void *unused)
+{
+    (void)unused;
+    void *volatile p = my_malloc(100);
+    my_free(p);
+    pthread_barrier_wait(&waiting);
+    pthread_barrier_wait(&waiting);
+    return NULL;
+}
+
+static void allocate_large(void)
+{
+    void *volatile p = my_malloc(70000);
+    my_free(p);
+}
+
+static void *sleep_and_allocate(void *unused)
+{
+    (void)unused;
+    nanosleep(&until_first_call, NULL);
+    allocate_large();
+    return NULL;
+}
+
+static bool be_of_priority(int priority, pthread_attr_t *higher)
+{
+    struct sched_param self = {.sched_priority = priority};
+    struct sched_param other = {.sched_priority = priority + 1};
+    return sched_setscheduler(0, SCHED_FIFO, &self) == 0 && pthread_attr_init(higher) == 0 &&
+           pthread_attr_setinheritsched(higher, PTHREAD_EXPLICIT_SCHED) == 0 &&
+           pthread_attr_setschedpolicy(higher, SCHED_FIFO) == 0 &&
+           pthread_attr_setschedparam(higher, &other) == 0;
+}
+
+_Noreturn static void child_with_priorities(void)
+{
+    pthread_attr_t higher;
+    pthread_t thread;
+    child_begins();
+    if (!be_of_priority(1, &higher) ||
+        pthread_create(&thread, &higher, sleep_and_allocate, NULL) != 0)
+        _exit(NO_PRIORITIES);
+    allocate_large();
+    pthread_join(thread, NULL);
+    _exit(0);
+}
+
+static void stay_on_one_processor(cpu_set_t *before)
+{
+    cpu_set_t one;
+    size_t processor = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof *before, before), 0);
+    while (!CPU_ISSET(processor, before))
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+static void children_may_have_priorities(void **state)
+{
+    (void)state;
+    static pthread_t threads[WAITING_THREADS];
+    cpu_set_t before;
+    int status = 0;
+    if (allocator_sanitized())
+        SKIP_BECAUSE("ThreadSanitizer knows no threads in the child of a threaded program");
+    assert_int_equal(pthread_barrier_init(&waiting, NULL, WAITING_THREADS + 1), 0);
+    for (size_t i = 0; i < WAITING_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, have_a_heap, NULL), 0);
+    pthread_barrier_wait(&waiting);
+    stay_on_one_processor(&before);
+    for (unsigned i = 0; i < 20 && status == 0; i++) {
+        until_first_call.tv_nsec = i * 50000;
+        pid_t pid = fork();
+        if (pid == 0)
+            child_with_priorities();
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    sched_setaffinity(0, sizeof before, &before);
+    pthread_barrier_wait(&waiting);
+    for (size_t i = 0; i < WAITING_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_PRIORITIES)
+        SKIP_BECAUSE("the system gives this process no priorities");
+    CHECK(status == 0, "status %#x", (unsigned)status);
+}
+
 /* ---- handlers that allocate ---- */
 
 static atomic_bool
@@ -501,6 +597,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(racing_the_first_allocation_of_threads, test_begins),
         cmocka_unit_test_setup(children_may_begin_with_a_thread, test_begins),
+        cmocka_unit_test_setup(children_may_have_priorities, test_begins),
         cmocka_unit_test_setup(with_8_threads_allocating, test_begins),
         cmocka_unit_test_setup(children_may_have_threads, test_begins),
         cmocka_unit_test_setup(children_free_inherited_blocks, test_begins),
