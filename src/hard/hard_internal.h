@@ -250,6 +250,10 @@ struct hak_note *hak_hard_large_note(const void *range, bool *huge);
 size_t hak_hard_large_range_bytes(const void *range);
 /* Gives a freed block's range back to heap; one that was left accessible is looked at. */
 void hak_hard_large_release(char *range);
+/* Whether there is a limit of writable memory. */
+void hak_hard_large_look_at_limit(void);
+/* Tries again what the system refused of that. False: nothing came of it. */
+bool hak_hard_large_retry(void);
 
 /* The end of the pages of a range that can be accessed; the first is the second of the range. */
 static inline size_t hard_large_end(const struct hak_note *note)

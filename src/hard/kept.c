@@ -51,6 +51,7 @@ void hak_hard_kept_start(void)
 {
     uint64_t share = hak_os_address_space_limit() / KEPT_SHARE_OF_LIMIT;
     hak_hard.kept_most_bytes = share < KEPT_MOST_BYTES ? share : KEPT_MOST_BYTES;
+    hak_hard_large_look_at_limit();
 }
 
 void hak_hard_kept(struct hak_large_stats *out)

@@ -27,6 +27,7 @@
  * given back. */
 #define KEPT_REST_SHARE 2u
 static _Atomic(uint32_t) large_guarded;
+static _Atomic(bool) large_data_is_limited;
 
 static uint32_t large_entry(const void *range)
 {
@@ -53,6 +54,21 @@ size_t hak_hard_large_range_bytes(const void *range)
 
 /* --- guards, canary, zeros --- */
 
+/* What is inaccessible does not count for RLIMIT_DATA. Others use up what runs of slots leave of
+ * it; at the limit the runs cannot be made accessible again, and keep their superslabs, of which
+ * the rest counts, from being unmapped, until nothing is left. So where there is such a limit runs
+ * have canaries only. (Huge blocks are unmapped, whatever may be accessed of them.) */
+static bool large_may_seal(const char *range)
+{
+    return !hak_load_relaxed(&large_data_is_limited) ||
+           (large_entry(range) & ~HAK_KIND_KEPT) == HAK_KIND_HUGE;
+}
+
+void hak_hard_large_look_at_limit(void)
+{
+    hak_store_relaxed(&large_data_is_limited, hak_os_data_limit() != UINT64_MAX);
+}
+
 static void large_seal(char *range, struct hak_note *note)
 {
     size_t end = hard_large_end(note);
@@ -60,6 +76,8 @@ static void large_seal(char *range, struct hak_note *note)
     memset(range + end - room, 0, room);
     if (room != 0)
         hard_canary_put(range + note->front_bytes, note->bytes, note->bytes + room);
+    if (!large_may_seal(range))
+        return;
     if (hak_add_relaxed(&large_guarded, 1u) >= GUARDED_MOST) {
         hak_sub_relaxed(&large_guarded, 1u);
         return;
@@ -73,18 +91,23 @@ static void large_seal(char *range, struct hak_note *note)
         hak_sub_relaxed(&large_guarded, 1u);
 }
 
+/* The range has no guards any more, and is nobody's. */
+static void large_forget_guards(struct hak_note *note)
+{
+    if (note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK))
+        hak_sub_relaxed(&large_guarded, 1u);
+    note->how &=
+        ~(HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED | HARD_WARM | HARD_ZEROED);
+}
+
 /* Makes all of a range accessible. False: the system refuses. */
 static bool large_unseal(char *range, struct hak_note *note)
 {
-    const uint32_t all =
-        HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED | HARD_WARM | HARD_ZEROED;
-    if (!(note->how & (all & ~(HARD_WARM | HARD_ZEROED))))
+    if (!(note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK | HARD_SEALED | HARD_PURGED)))
         return true;
     if (hak_os_protect(range, hak_hard_large_range_bytes(range), true) != 0)
         return false;
-    if (note->how & (HARD_GUARD_FRONT | HARD_GUARD_BACK))
-        hak_sub_relaxed(&large_guarded, 1u);
-    note->how &= ~all;
+    large_forget_guards(note);
     return true;
 }
 
@@ -133,21 +156,69 @@ static void large_make_zero(char *at, size_t bytes)
 
 /* --- ranges that are used again --- */
 
-void hak_hard_large_release(char *range)
+/* What the system refuses to make accessible waits until it does not: a stack of ranges, each
+ * linked to the next by the bytes of its note. */
+static _Atomic(uint32_t) large_refused; /* the first one's slot + 1 */
+
+/* Back to heap. False: the system refuses. */
+static bool large_try_release(char *range)
 {
     _Atomic(uint32_t) *entry = hak_map_entry(hak_slot_of(range));
     uint32_t kind = hak_load_relaxed(entry) & ~HAK_KIND_KEPT;
     struct hak_note *note = large_note(hak_slot_of(range), kind);
-    if (note->how & HARD_ZEROED)
-        large_check_zeroed(range, note);
     size_t range_bytes = hak_hard_large_range_bytes(range);
     bool purged = (note->how & HARD_PURGED) || hak_os_purge(range, range_bytes) == 0;
-    if (!large_unseal(range, note))
-        return; /* given up: the addresses stay inaccessible */
+    if (kind == HAK_KIND_HUGE && purged) {
+        large_forget_guards(note);
+    } else if (!large_unseal(range, note)) {
+        hak_hard_large_look_at_limit();
+        note->how &= ~(HARD_ZEROED | HARD_PURGED); /* some of it may be accessible by now */
+        return false;
+    }
     if (!purged)
         hak_hard_zero_written(range, range_bytes);
     hak_store_relaxed(entry, kind);
     hak_large_free(range, kind);
+    return true;
+}
+
+static void large_put_refused(char *range)
+{
+    size_t slot = hak_slot_of(range);
+    struct hak_note *note = large_note(slot, large_entry(range) & ~HAK_KIND_KEPT);
+    uint32_t next = hak_load_relaxed(&large_refused);
+    do
+        note->bytes = next;
+    /* ORDER: [hard-refused] the note */
+    while (!hak_cas_release(&large_refused, &next, (uint32_t)slot + 1));
+}
+
+bool hak_hard_large_retry(void)
+{
+    bool any = false;
+    if (hak_load_relaxed(&large_refused) == 0)
+        return false;
+    uint32_t link = hak_exchange_acquire(&large_refused, 0u); /* ORDER: [hard-refused] */
+    for (bool refused = false; link != 0;) {
+        char *range = hak_slot_address(link - 1);
+        link = (uint32_t)large_note(link - 1, large_entry(range) & ~HAK_KIND_KEPT)->bytes;
+        refused = refused || !large_try_release(range);
+        any |= !refused;
+        if (refused)
+            large_put_refused(range);
+    }
+    return any;
+}
+
+void hak_hard_large_release(char *range)
+{
+    struct hak_note *note = large_note(hak_slot_of(range), large_entry(range) & ~HAK_KIND_KEPT);
+    if (note->how & HARD_ZEROED)
+        large_check_zeroed(range, note);
+    if (large_try_release(range))
+        hak_hard_large_retry();
+    else
+        large_put_refused(range);
 }
 
 /* Where the pages end that a block in a kept range can access: where they did, if it may. */
@@ -285,7 +356,7 @@ static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
 static void large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
 {
     bool is_long = note->bytes > most / (HARD_LARGE_WAIT + 1); /* so that more than wait fit */
-    bool seals = is_long || !(note->how & HARD_WARM);
+    bool seals = (is_long || !(note->how & HARD_WARM)) && large_may_seal(range);
     size_t bytes = hard_large_end(note) - note->front_bytes;
     if (bytes == 0 || (seals && hak_os_protect(range, range_bytes, false) == 0)) {
         note->how |= HARD_SEALED;

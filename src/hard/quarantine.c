@@ -58,7 +58,8 @@ static void quarantine_empty(void)
 bool hak_hard_flush(void)
 {
     quarantine_empty();
-    return hak_hard_kept_flush();
+    bool kept = hak_hard_kept_flush();
+    return hak_hard_large_retry() || kept;
 }
 
 static void quarantine_look(const void *p, unsigned cls)

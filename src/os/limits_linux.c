@@ -82,11 +82,21 @@ static void limits_find_cgroup(char *group, size_t bytes)
     group[length] = '\0';
 }
 
-uint64_t hak_os_address_space_limit(void)
+static uint64_t limits_of_process(int resource)
 {
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-    hak_syscall6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
+    hak_syscall6(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0);
     return limit.rlim_cur;
+}
+
+uint64_t hak_os_address_space_limit(void)
+{
+    return limits_of_process(RLIMIT_AS);
+}
+
+uint64_t hak_os_data_limit(void)
+{
+    return limits_of_process(RLIMIT_DATA);
 }
 
 void hak_os_limits(struct hak_os_limits *out)

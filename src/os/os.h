@@ -113,6 +113,7 @@ void hak_lock_add_counts(const struct hak_lock *lock, struct hak_lock_counts *su
 /* --- limits: what cannot be read, and what is not limited, is UINT64_MAX --- */
 
 uint64_t hak_os_address_space_limit(void); /* RLIMIT_AS */
+uint64_t hak_os_data_limit(void);          /* RLIMIT_DATA: of what can be written to */
 struct hak_os_limits {
     uint64_t address_space_bytes; /* RLIMIT_AS */
     uint64_t mappings;            /* that the process has */

@@ -427,17 +427,28 @@ static void whole_postpone(size_t first, size_t superslabs, size_t mapped_bytes)
     } while (!hak_cas_release(&hak_pool.postponed, &before, (uint32_t)first + 1));
 }
 
+/* Hardened build: what is unmapped may be inaccessible, and in one mapping with what is so beside
+ * it, which would have to be cut. */
+static bool whole_try_open(size_t first, size_t mapped_bytes)
+{
+    return !HAK_HARDENED || hak_os_protect(hak_superslab_address(first), mapped_bytes, true) == 0;
+}
+
 static void whole_unmap(size_t first, size_t superslabs, size_t mapped_bytes)
 {
     if (superslabs == 0)
         return;
-    if (hak_os_unmap(hak_superslab_address(first), mapped_bytes) == 0) {
+    char *at = hak_superslab_address(first);
+    if (hak_os_unmap(at, mapped_bytes) == 0 ||
+        (HAK_HARDENED && whole_try_open(first, mapped_bytes) &&
+         hak_os_unmap(at, mapped_bytes) == 0)) {
         whole_count_unmapped(superslabs);
         hak_space_give(first, superslabs);
-    } else if (hak_space_need_meta(first + superslabs) == 0) {
+    } else if (whole_try_open(first, mapped_bytes) &&
+               hak_space_need_meta(first + superslabs) == 0) {
         whole_offer_slots(first, superslabs, mapped_bytes);
     } else { /* nor are there records for slots: tried again later */
-        hak_os_purge(hak_superslab_address(first), mapped_bytes);
+        hak_os_purge(at, mapped_bytes);
         whole_postpone(first, superslabs, mapped_bytes);
     }
 }

@@ -86,6 +86,99 @@ static void a_refused_malloc_opens_no_file_if_told(void **state)
     CHECK(child_exited(&child, 0), "%s", child_describe(&child));
 }
 
+/* --- limits of writable memory --- */
+
+enum { DATA_BLOCKS = 20000, DATA_ROUNDS = 40 };
+static void *data_blocks[DATA_BLOCKS];
+
+/* Takes all that is to be had, and gives it back; how much that was. */
+static size_t take_all(size_t least, size_t most, unsigned *random)
+{
+    size_t taken = 0, count = 0;
+    while (count < DATA_BLOCKS) {
+        *random = *random * 1103515245 + 12345;
+        size_t size = least + (*random >> 8) % (most - least);
+        if ((data_blocks[count] = my_malloc(size)) == NULL)
+            break;
+        memset(data_blocks[count++], 1, size);
+        taken += size;
+    }
+    while (count > 0)
+        my_free(data_blocks[--count]);
+    return taken;
+}
+
+static int case_take_all_again_and_again(void)
+{
+    static const size_t lengths[][2] = {
+        {1000, 300000}, {70000, 700000}, {MIB(1), MIB(3)}, {MIB(2), MIB(9)}};
+    unsigned random = 1;
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        size_t first = take_all(lengths[i][0], lengths[i][1], &random), last = 0;
+        for (unsigned round = 0; round < DATA_ROUNDS; round++)
+            last = take_all(lengths[i][0], lengths[i][1], &random);
+        if (last < first / 3 * 2) {
+            fprintf(stderr, "blocks up to %zu bytes: of %zu KiB %zu are left\n", lengths[i][1],
+                    first >> 10, last >> 10);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void limit_data(void)
+{
+    const struct rlimit limit = {MIB(80), MIB(80)};
+    setrlimit(RLIMIT_DATA, &limit);
+}
+
+static void what_was_freed_is_to_be_had_again_at_the_limit_of_data(void **state)
+{
+    (void)state;
+    run_case("take_all_again_and_again", NULL, limit_data);
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
+static size_t address_space_bytes(void)
+{
+    char text[128] = "";
+    int file = open("/proc/self/statm", O_RDONLY);
+    ssize_t got = read(file, text, sizeof text - 1);
+    close(file);
+    return got > 0 ? strtoul(text, NULL, 10) * 4096 : SIZE_MAX / 2;
+}
+
+/* In the hardened library blocks have guards, which the system does not make accessible then. */
+static int case_free_while_refused(void)
+{
+    enum { BLOCKS = 100 };
+    struct rlimit before, limit;
+    if (getrlimit(RLIMIT_DATA, &before) != 0)
+        return CHILD_SKIP;
+    for (size_t i = 0; i < BLOCKS; i++)
+        memset(data_blocks[i] = my_malloc(KIB(500) + i * 100), 1, KIB(500));
+    size_t full = address_space_bytes();
+    limit = (struct rlimit){MIB(1), before.rlim_max};
+    setrlimit(RLIMIT_DATA, &limit);
+    for (size_t i = 0; i < BLOCKS; i++)
+        my_free(data_blocks[i]);
+    my_malloc_trim(0);
+    setrlimit(RLIMIT_DATA, &before);
+    my_malloc_trim(0);
+    if (full - address_space_bytes() >= MIB(40))
+        return 0;
+    fprintf(stderr, "of %zu KiB of addresses %zu are left\n", full >> 10,
+            address_space_bytes() >> 10);
+    return 1;
+}
+
+static void what_was_freed_while_the_system_refused_goes_later(void **state)
+{
+    (void)state;
+    run_case("free_while_refused", NULL, NULL);
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
 /* --- the end in a signal handler --- */
 
 static void end_process(int signal_number)
@@ -287,6 +380,8 @@ static const struct {
     int (*run)(void);
 } cases[] = {
     CASE(fail_where_no_file_may_be_opened),
+    CASE(take_all_again_and_again),
+    CASE(free_while_refused),
     CASE(end_at_a_tick),
     CASE(end_on_a_small_stack),
     CASE(set_options_often),
@@ -302,6 +397,8 @@ int main(int argc, char **argv)
             return cases[i].run();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_malloc_opens_no_file_if_told),
+        cmocka_unit_test(what_was_freed_is_to_be_had_again_at_the_limit_of_data),
+        cmocka_unit_test(what_was_freed_while_the_system_refused_goes_later),
         cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
         cmocka_unit_test(a_process_may_end_on_a_small_stack),
         cmocka_unit_test(setting_an_option_opens_nothing),

@@ -80,6 +80,8 @@ ORDERS = {
     "hard/kept.c kept_share cas_release -> relaxed": KEPT_RANGE,
     "hard/kept.c hak_hard_kept_take cas_acquire -> relaxed": KEPT_RANGE,
     "hard/kept.c kept_try_evict exchange_acquire -> relaxed": KEPT_RANGE,
+    "hard/large.c large_put_refused cas_release -> relaxed": KEPT_RANGE,
+    "hard/large.c hak_hard_large_retry exchange_acquire -> relaxed": KEPT_RANGE,
     "hard/large.c large_revive store_release -> relaxed": HARDENED,
     "hard/large.c hak_hard_large_free cas_acquire -> relaxed": HARDENED,
     "heap/heap.h hak_heap_notice_fork load_acquire -> relaxed": FORKED,
