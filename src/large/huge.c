@@ -252,13 +252,32 @@ void *hak_huge_try_resize(size_t superslab, size_t new_bytes)
     return huge_address(superslab);
 }
 
+static bool huge_is_zero(const char *at, size_t bytes)
+{
+    return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
+}
+
+/* What a refused move has moved of a source that was kept, to a place that was zero. */
+static void huge_take_back(char *from, const char *place, size_t bytes)
+{
+    unsigned char in_memory = 0;
+    size_t page_bytes = hak_os_page_bytes();
+    for (size_t at = 0; at < bytes; at += page_bytes)
+        if (hak_os_list_resident((char *)place + at, page_bytes, &in_memory) && /* it is mapped */
+            !huge_is_zero(place + at, page_bytes))
+            memcpy(from + at, place + at, page_bytes);
+}
+
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes)
 {
     struct hak_whole to;
     bool zero;
     if (!huge_try_take(new_bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
-    if (hak_os_move(from, hak_superslab_address(to.first), from_bytes, true) != 0) {
+    int error = hak_os_move(from, hak_superslab_address(to.first), from_bytes, true);
+    if (error != 0) {
+        if (error != EINVAL) /* before Linux 5.7 no source can be kept */
+            huge_take_back(from, hak_superslab_address(to.first), from_bytes);
         hak_whole_unmap(&to);
         return NULL;
     }

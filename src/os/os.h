@@ -60,7 +60,7 @@ void hak_os_zero(char *at, size_t bytes);
 /* Moves the pages of [from, from + bytes) to [to, to + bytes), which must be mapped and is
  * replaced. With keep_source the source stays mapped and reads as zero; without, it is unmapped.
  * When it is refused, part of `to` may not be mapped any more, and of several mappings the first
- * ones may have been moved. */
+ * ones may have been moved, which with keep_source read as zero then. */
 int hak_os_move(void *from, void *to, size_t bytes, bool keep_source);
 /* How much of the beginning of [from, from + bytes), pages, is not mapped: what such a move without
  * keep_source has moved. */

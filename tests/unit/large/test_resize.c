@@ -248,6 +248,20 @@ static void a_move_that_stopped_halfway_loses_nothing(void **state)
     assert_ptr_equal(allocate_plain(4 * MIB), p); /* the addresses are free again */
 }
 
+static void nor_does_one_of_a_run(void **state)
+{
+    (void)state;
+    start();
+    char *p = allocate(512 * KIB);
+    allocate(65536);
+    fill(p, 512 * KIB, 6);
+    size_t mapped = window_bytes();
+    fake_os_move_in_part(300 * KIB);
+    assert_null(resize(p, 3 * MIB));
+    assert_true(is_filled(p, 512 * KIB, 6));
+    assert_int_equal(window_bytes(), mapped);
+}
+
 static void keep_bytes(size_t bytes)
 {
     hak_pool_configure(&(struct hak_pool_config){.retired_max_count = 1024,
@@ -509,6 +523,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_a_block_grows_by_is_no_reason_to_keep_more),
     cmocka_unit_test(a_huge_block_with_a_neighbour_moves_by_pages),
     cmocka_unit_test(a_move_that_stopped_halfway_loses_nothing),
+    cmocka_unit_test(nor_does_one_of_a_run),
     cmocka_unit_test(a_run_does_not_move_where_enough_is_kept),
     cmocka_unit_test(a_huge_block_does_not_move_where_enough_is_kept),
     cmocka_unit_test(one_that_is_very_large_moves_in_any_case),
