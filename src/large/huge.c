@@ -268,13 +268,27 @@ static void huge_take_back(char *from, const char *place, size_t bytes)
             memcpy(from + at, place + at, page_bytes);
 }
 
+/* hak_os_move to a fresh place that keeps the source. The system then takes the lock (mlock) off
+ * all of the mapping that the source lies in, with other blocks. So where all that is mapped is
+ * locked (mlockall), which shows in that nothing is taken back of the place, the pages are copied.
+ */
+static int huge_move_from_slots(char *from, char *place, size_t bytes)
+{
+    if (hak_os_purge(place, hak_os_page_bytes()) != 0) {
+        memcpy(place, from, bytes);
+        memset(from, 0, bytes);
+        return 0;
+    }
+    return hak_os_move(from, place, bytes, true);
+}
+
 void *hak_huge_try_adopt_pages(void *from, size_t from_bytes, uint32_t colour, size_t new_bytes)
 {
     struct hak_whole to;
     bool zero;
     if (!huge_try_take(new_bytes, 1, HAK_WHOLE_FRESH, &to, &zero))
         return NULL;
-    int error = hak_os_move(from, hak_superslab_address(to.first), from_bytes, true);
+    int error = huge_move_from_slots(from, hak_superslab_address(to.first), from_bytes);
     if (error != 0) {
         if (error != EINVAL) /* before Linux 5.7 no source can be kept */
             huge_take_back(from, hak_superslab_address(to.first), from_bytes);

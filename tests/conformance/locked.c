@@ -5,6 +5,7 @@
  * Each case runs in a process of its own, and locks at most 8 MiB, the usual limit.
  * Run with the library preloaded.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,7 +17,7 @@
 #include "conformance/support/sizes.h"
 #include "support/api.h"
 
-enum { NOT_ZERO = 1, NO_MEMORY = 2, LARGE = 60, SMALL = 20000, BUFFERS = 6 };
+enum { NOT_ZERO = 1, NO_MEMORY = 2, NOT_LOCKED = 3, LARGE = 60, SMALL = 20000, BUFFERS = 6 };
 
 /* ---- in the child ---- */
 
@@ -135,6 +136,35 @@ static void everything_is_locked(void)
     a_huge_buffer_that_becomes_smaller();
 }
 
+/* Mappings that can be written to and are not locked, as far as /proc tells. */
+static unsigned not_locked(void)
+{
+    char line[512];
+    unsigned count = 0;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        count += strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " wr ") != NULL &&
+                 strstr(line, " lo") == NULL;
+    if (f != NULL)
+        fclose(f);
+    return count;
+}
+
+/* Blocks that become so large that they have to move, among others that stay. */
+static void a_locked_process_that_resizes(void)
+{
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+        _exit(CHILD_SKIP);
+    unsigned before = not_locked();
+    for (size_t i = 0; i < 3; i++) {
+        char *p = my_malloc(600000);
+        if (!p || !my_malloc(100000) || !my_realloc(p, 2200000))
+            _exit(CHILD_SKIP); /* that is more than may be locked */
+    }
+    if (not_locked() > before)
+        _exit(NOT_LOCKED);
+}
+
 /* ---- the tests ---- */
 
 static void in_a_child(void (*run)(void))
@@ -148,7 +178,10 @@ static void in_a_child(void (*run)(void))
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_SKIP)
         SKIP_BECAUSE("this process may not lock so much memory");
-    CHECK(status == 0, "status %#x (0x100: calloc's memory is not zero)", (unsigned)status);
+    CHECK(
+        status == 0,
+        "status %#x (0x100: calloc's memory is not zero; 0x300: a mapping is not locked any more)",
+        (unsigned)status);
 }
 
 #define IN_A_CHILD(name)                                                                           \
@@ -165,6 +198,7 @@ IN_A_CHILD(a_buffer_that_becomes_smaller)
 IN_A_CHILD(a_huge_buffer_that_becomes_smaller)
 IN_A_CHILD(buffers_that_grow)
 IN_A_CHILD(everything_is_locked)
+IN_A_CHILD(a_locked_process_that_resizes)
 
 int main(void)
 {
@@ -177,6 +211,7 @@ int main(void)
         cmocka_unit_test(after_a_huge_buffer_that_becomes_smaller),
         cmocka_unit_test(after_buffers_that_grow),
         cmocka_unit_test(after_everything_is_locked),
+        cmocka_unit_test(after_a_locked_process_that_resizes),
     };
     return RUN_TESTS(tests);
 }
