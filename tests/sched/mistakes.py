@@ -283,12 +283,12 @@ MISTAKES = (
 """),), "blocks_sleeper"),
     Mistake("lock_wake_lost", "a thread that waited takes the lock as if nobody else waited", "os/lock_linux.c", ((
         "    while (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) != LOCK_FREE)\n"
-        "        lock_sleep(lock);\n",
+        "        lock_sleep(lock, times++);\n",
         "    uint32_t free = LOCK_FREE;\n"
         "    while (!hak_cas_acquire(&lock->state, &free, (uint32_t)LOCK_HELD)) {\n"
         "        if (hak_exchange_acquire(&lock->state, (uint32_t)LOCK_AWAITED) == LOCK_FREE)\n"
         "            break;\n"
-        "        lock_sleep(lock);\n"
+        "        lock_sleep(lock, times++);\n"
         "        free = LOCK_FREE;\n"
         "    }\n"),), "other_lock"),
     Mistake("locks_in_two_orders", "the tick waits for the next heap's lock while it holds one", "cache/threads.c", ((
