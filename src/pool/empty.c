@@ -60,23 +60,21 @@ static size_t purge_superslab(size_t superslab, bool aged, bool grows)
     return slots;
 }
 
-static bool pool_is_offered(size_t superslab)
-{
-    return hak_load_relaxed(&hak_space_groups()[superslab / 64].avail[0]) >> superslab % 64 & 1;
-}
-
 size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns, bool grows)
 {
     size_t purged = 0;
     bool aged = since_ns != UINT64_MAX || !grows;
+    unsigned room = aged ? 0 : POOL_ROOM_EMPTY; /* what is aged may end huge pages, too */
     if (grows && hak_load_relaxed(&hak_pool.empty_now) == 0)
         return 0;
     for (size_t i = hak_space_high_water(); i-- > 0 && purged < slots;) {
         if (!aged && hak_load_relaxed(&hak_pool.empty_now) == 0)
             break;
-        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail[0]) == 0)
-            i -= i % 64; /* the whole group is full */
-        else if (pool_is_offered(i) && hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
+        uint64_t avail = hak_load_relaxed(&hak_space_groups()[i / 64].avail[room]);
+        if (avail == 0)
+            i -= i % 64; /* the whole group has none */
+        else if ((avail >> i % 64 & 1) &&
+                 hak_load_relaxed(&hak_superslab(i)->released_ns) < since_ns)
             purged += purge_superslab(i, aged, grows);
     }
     return purged;
@@ -85,6 +83,6 @@ size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns, bool grows)
 void hak_pool_retire_free(void)
 {
     for (size_t i = 0; i < hak_space_high_water(); i++)
-        if (pool_is_offered(i))
+        if (hak_load_relaxed(&hak_space_groups()[i / 64].avail[0]) >> i % 64 & 1)
             hak_pool_try_retire(i, hak_load_relaxed(&hak_superslab(i)->state));
 }
