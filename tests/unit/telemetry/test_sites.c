@@ -328,7 +328,7 @@ static void rules_give_sites_their_group(void **state)
     }
 }
 
-static sem_t in_the_list;
+static sem_t in_the_list, leave_it;
 
 static int stay(struct dl_phdr_info *info, size_t size, void *argument)
 {
@@ -336,9 +336,8 @@ static int stay(struct dl_phdr_info *info, size_t size, void *argument)
     (void)size;
     (void)argument;
     sem_post(&in_the_list);
-    for (;;)
-        pause();
-    return 0;
+    sem_wait(&leave_it);
+    return 1;
 }
 
 static void *hold_the_list_of_files(void *argument)
@@ -356,7 +355,7 @@ static void a_child_finds_rules_though_a_thread_was_in_the_list_of_files(void **
     start();
     assert_true(hak_sites_add_rule(&rule));
     hak_sites_apply();
-    assert_int_equal(sem_init(&in_the_list, 0, 0), 0);
+    assert_true(sem_init(&in_the_list, 0, 0) == 0 && sem_init(&leave_it, 0, 0) == 0);
     assert_int_equal(pthread_create(&thread, NULL, hold_the_list_of_files, NULL), 0);
     assert_int_equal(sem_wait(&in_the_list), 0);
     pid_t child = fork();
@@ -366,6 +365,8 @@ static void a_child_finds_rules_though_a_thread_was_in_the_list_of_files(void **
     }
     int status;
     waitpid(child, &status, 0);
+    sem_post(&leave_it);
+    pthread_join(thread, NULL);
     assert_int_equal(status, 0);
 }
 
