@@ -425,6 +425,9 @@ static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note
     if (!large_unseal(range, note))
         return NULL;
     now.how = note->how;
+    /* The canary is in the midst of a block that grows. */
+    size_t behind = note->front_bytes + note->bytes;
+    memset(range + behind, 0, hard_large_end(note) - behind);
     size_t end = hak_min(hard_large_end(note), hard_large_end(&now));
     char *q = hak_large_try_resize(range, entry, hard_large_end(&now) + HAK_PAGE_BYTES);
     if (q == NULL) {

@@ -156,3 +156,16 @@ void resized_ranges_read_as_zero(size_t size)
         my_free(p);
     }
 }
+
+/* Where the canary was as well. */
+void what_realloc_adds_reads_as_zero(size_t size)
+{
+    misuse_announce(NULL);
+    for (size_t i = 1; i < 40; i++) {
+        char *p = my_malloc(size + i);
+        memset(p, 0xff, size + i);
+        p = my_realloc(p, size + i + i * 1000);
+        expect_zeros(p + size + i, i * 1000);
+        my_free(p);
+    }
+}

@@ -82,5 +82,6 @@ void random_sizes_take_little_of_the_system(size_t size);
 void underflow_before_a_block_of_a_longer_range(size_t size);
 void write_after_free_to_what_an_ended_thread_freed(size_t size);
 void resized_ranges_read_as_zero(size_t size);
+void what_realloc_adds_reads_as_zero(size_t size);
 
 #endif
