@@ -33,12 +33,12 @@ static HAK_NOINLINE void *paths_give(char *p, uint64_t kind, size_t bytes, uint3
     const struct hak_class *c = hak_class((unsigned)kind / 2);
     _Atomic(uint32_t) *word = hard_word(c, p);
     uint32_t before = hak_load_relaxed(word);
+    if (HAK_UNLIKELY(before & HARD_LIVE)) /* two threads have freed it in the same moment */
+        hak_hard_double_free(p, (unsigned)kind / 2);
     /* Memory fresh from the system is not touched before the program does it. */
     if ((before != 0 || !hak_slab_of_slot(hak_slot_of(p), c)->zero) &&
         HAK_UNLIKELY(!hard_is_zero(p, c->size_bytes)))
         hak_hard_written(p, (unsigned)kind / 2, before);
-    if (HAK_UNLIKELY(before & HARD_LIVE)) /* two threads have freed it in the same moment */
-        hak_hard_double_free(p, (unsigned)kind / 2);
     paths_write(p, word, bytes, how);
     return p;
 }

@@ -218,6 +218,32 @@ static void both_forms_find_what_was_written_behind_a_block(void **state)
     }
 }
 
+/* Two threads that free a block in the same moment may both find it live: it then comes to heap
+ * twice, and is live, with all that stands in it, when it is handed out for the second time. */
+static void a_live_block_that_comes_to_heap_is_called_a_double_free(void **state)
+{
+    (void)state;
+    char line[200] = "";
+    int status, pipe_ends[2];
+    assert_int_equal(pipe(pipe_ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipe_ends[1], STDERR_FILENO);
+        char *p = forms[0].malloc(100);
+        memset(p, 0x55, 100);
+        hak_heap_try_free(p);
+        for (int i = 0; i < 3000; i++)
+            (void)forms[0].malloc(100);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(pipe_ends[1]);
+    assert_true(read(pipe_ends[0], line, sizeof line - 1) >= 0);
+    close(pipe_ends[0]);
+    CHECK(strncmp(line, "hakmem: double free of ", 23) == 0, "said: %s", line);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void random_numbers_are_below_their_limit_and_all_come(void **state)
 {
     (void)state;
@@ -254,6 +280,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_of_one_form_are_freed_by_the_other_and_come_back_zero),
     cmocka_unit_test(a_free_finds_what_was_written_across_the_end_of_a_block),
     cmocka_unit_test(both_forms_find_what_was_written_behind_a_block),
+    cmocka_unit_test(a_live_block_that_comes_to_heap_is_called_a_double_free),
     cmocka_unit_test(random_numbers_are_below_their_limit_and_all_come),
     cmocka_unit_test(random_numbers_differ_after_a_fork),
 };
