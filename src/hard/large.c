@@ -111,14 +111,24 @@ static bool large_unseal(char *range, struct hak_note *note)
     return true;
 }
 
+/* Nobody has written to the page that is a guard where the system and GUARDED_MOST allow one: most
+ * lengths leave no room for a canary before it. (To read it takes no memory.) */
+static bool large_guard_holds(const char *page, uint32_t is_guard)
+{
+    return is_guard || hak_hard_is_zero(page, HAK_PAGE_BYTES);
+}
+
 static void large_check(const char *range, const struct hak_note *note)
 {
     const char *p = range + note->front_bytes;
-    size_t room = hard_large_end(note) - note->front_bytes - note->bytes;
-    if (room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room))
+    size_t end = hard_large_end(note), room = end - note->front_bytes - note->bytes;
+    if ((room != 0 && !hard_canary_holds(p, note->bytes, note->bytes + room)) ||
+        !large_guard_holds(range + end, note->how & HARD_GUARD_BACK))
         hak_hard_overflow(p, HARD_LARGE, note->bytes);
     if (note->front_bytes > HAK_PAGE_BYTES &&
         !hak_hard_is_zero(range + HAK_PAGE_BYTES, note->front_bytes - HAK_PAGE_BYTES))
+        hak_hard_underflow(p, note->bytes);
+    if (note->front_bytes != 0 && !large_guard_holds(range, note->how & HARD_GUARD_FRONT))
         hak_hard_underflow(p, note->bytes);
 }
 

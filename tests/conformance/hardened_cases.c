@@ -412,6 +412,12 @@ const struct misuse_case misuse_cases[] = {
     SAYS(underflow_before_a_large_block, 100001,
          "hakmem: underflow of @ (written before the 100001 bytes that were asked for; large "
          "block)"),
+    SAYS(overflow_without_guards, 70000, OVERFLOW("70000 bytes") "large block)"),
+    SAYS(overflow_without_guards, 300000, OVERFLOW("300000 bytes") "large block)"),
+    SAYS(overflow_without_guards_found_by_realloc, 70000, OVERFLOW("70000 bytes") "large block)"),
+    SAYS(
+        underflow_without_guards, 77824,
+        "hakmem: underflow of @ (written before the 77824 bytes that were asked for; large block)"),
     SAYS(underflow_into_the_neighbour, 40, OVERFLOW("40 bytes") CLASS),
     SAYS(underflow_into_the_neighbour, 47, OVERFLOW("47 bytes") CLASS),
     SAYS(write_after_free, 24, WRITTEN("12") CLASS),

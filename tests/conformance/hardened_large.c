@@ -169,3 +169,32 @@ void what_realloc_adds_reads_as_zero(size_t size)
         my_free(p);
     }
 }
+
+/* Beyond 8,192 large blocks there are no guards. */
+static char *block_without_guards(size_t size)
+{
+    for (int i = 0; i < 8192; i++)
+        (void)my_malloc(size);
+    return block(size);
+}
+
+void overflow_without_guards(size_t size)
+{
+    char *p = block_without_guards(size);
+    p[size] = 1;
+    my_free(p);
+}
+
+void overflow_without_guards_found_by_realloc(size_t size)
+{
+    char *p = block_without_guards(size);
+    p[size + 100] = 1;
+    p = my_realloc(p, size * 2);
+}
+
+void underflow_without_guards(size_t size)
+{
+    char *p = block_without_guards(size);
+    p[-1] = 1;
+    my_free(p);
+}

@@ -83,5 +83,8 @@ void underflow_before_a_block_of_a_longer_range(size_t size);
 void write_after_free_to_what_an_ended_thread_freed(size_t size);
 void resized_ranges_read_as_zero(size_t size);
 void what_realloc_adds_reads_as_zero(size_t size);
+void overflow_without_guards(size_t size);
+void overflow_without_guards_found_by_realloc(size_t size);
+void underflow_without_guards(size_t size);
 
 #endif
