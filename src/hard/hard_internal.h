@@ -263,7 +263,7 @@ static inline size_t hard_large_end(const struct hak_note *note)
 
 static inline size_t hard_large_room_pages(const struct hak_note *note)
 {
-    return hard_large_end(note) / HAK_PAGE_BYTES - 1;
+    return hak_max(hard_large_end(note) / HAK_PAGE_BYTES, 1) - 1; /* of no bytes: without a front */
 }
 
 /* A block of `pages` may end where the room does: what is before it has to be zero, and is looked

@@ -318,12 +318,22 @@ static void a_freed_block_waits(size_t size)
 {
     char *p = block(size);
     my_free(p);
-    for (int i = 0; i < (size <= 256 ? 250 : 3); i++) {
+    int frees = size <= 248 ? 255 : size <= 1912 ? 31 : size <= 16120 ? 7 : 3;
+    for (int i = 0; i < frees; i++) {
         char *q = my_malloc(size);
         if (q == p)
             _Exit(1);
         my_free(q);
     }
+}
+
+static void a_freed_block_waits_beside_one_of_no_bytes(size_t size)
+{
+    char *p = block(size);
+    my_free(p);
+    my_free(my_memalign((size_t)1 << 17, 0));
+    if (my_malloc(size) == p)
+        _Exit(1);
 }
 
 static void blocks_come_in_no_order(size_t size)
@@ -479,8 +489,12 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(nothing_is_left_after_shrinking, 60000),
     ANSWERS(a_freed_block_waits, 24),
     ANSWERS(a_freed_block_waits, 240),
+    ANSWERS(a_freed_block_waits, 248),
+    ANSWERS(a_freed_block_waits, 1912),
+    ANSWERS(a_freed_block_waits, 16120),
     ANSWERS(a_freed_block_waits, 20000),
     ANSWERS(a_freed_block_waits, 200000),
+    ANSWERS(a_freed_block_waits_beside_one_of_no_bytes, 20000000),
     ANSWERS(blocks_come_in_no_order, 24),
     ANSWERS(blocks_come_in_no_order, 500),
     ANSWERS(blocks_come_in_no_order, 60000),
