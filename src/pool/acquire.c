@@ -156,8 +156,8 @@ static size_t pool_next_with_room(size_t from, bool dense, unsigned room, unsign
     return SIZE_MAX;
 }
 
-/* EMPTY slots, the lowest. (Runs of them may be shorter than the room; then those that are looked
- * for in vain age.) */
+/* EMPTY slots, the lowest. See [looks]: where so many superslabs have EMPTY ones that do not lie
+ * side by side, a run is made of UNUSED ones, and those age. */
 static bool pool_try_empty(unsigned count, unsigned align, bool dense, size_t *slot, bool *zero)
 {
     if (hak_load_relaxed(&hak_pool.empty_now) == 0)
