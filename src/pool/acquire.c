@@ -24,7 +24,7 @@ void hak_pool_mark_dense(size_t superslab, bool dense)
     uint64_t bit = 1ull << (superslab % 64);
     if (dense)
         hak_or_relaxed(word, bit);
-    else if (hak_load_relaxed(word) & bit)
+    else if (hak_superslab_is_dense(superslab))
         hak_and_relaxed(word, ~bit);
 }
 
