@@ -61,12 +61,15 @@ static void an_empty_slot_is_found_behind_many_unused_ones(void **state)
     verify_pool();
 }
 
-static void retire_shuffled(unsigned *order, struct unit_random *r)
+/* All of them, in an order that follows from the seed. */
+static void fill_and_retire_shuffled(unsigned order[MANY], uint64_t seed)
 {
+    struct unit_random r = {seed};
+    fill_superslabs();
     for (unsigned i = 0; i < MANY; i++)
         order[i] = i;
     for (unsigned i = MANY; i > 1; i--) {
-        unsigned other = (unsigned)unit_below(r, i);
+        unsigned other = (unsigned)unit_below(&r, i);
         unsigned swap = order[i - 1];
         order[i - 1] = order[other];
         order[other] = swap;
@@ -81,9 +84,7 @@ static void the_newest_of_many_retired_ones_is_taken_first(void **state)
 {
     (void)state;
     unsigned order[MANY];
-    struct unit_random r = {5};
-    fill_superslabs();
-    retire_shuffled(order, &r);
+    fill_and_retire_shuffled(order, 5);
     for (unsigned i = MANY; i-- > 10;) {
         assert_int_equal(acquire(32, 1, RUN, NULL), order[i] * HAK_SLOTS);
         if (i % 3 == 0) { /* and one that came back meanwhile */
@@ -99,9 +100,7 @@ static void the_oldest_of_many_retired_ones_go_first(void **state)
 {
     (void)state;
     unsigned order[MANY];
-    struct unit_random r = {6};
-    fill_superslabs();
-    retire_shuffled(order, &r);
+    fill_and_retire_shuffled(order, 6);
     for (unsigned kept = MANY - 50; kept > 50; kept -= 50) {
         assert_int_equal(acquire(32, 1, RUN, NULL), order[LAST] * HAK_SLOTS);
         configure(kept, SIZE_MAX, UINT64_MAX);
