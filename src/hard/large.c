@@ -14,7 +14,8 @@
  * begin, and the slack is longer. All its pages are in memory then, and it is "warm": from then on
  * it is made zero when it is freed and looked at when it is used again, as a small one, which takes
  * no call of the system (and less time than to make it inaccessible and accessible again, a tenth
- * of a microsecond a page each). The map's entry says whether a block is live or kept; whoever
+ * of a microsecond a page each). One that was hardly used goes back to the system instead of being
+ * read. The map's entry says whether a block is live or kept; whoever
  * changes it owns the block. Each guard costs the process a mapping: beyond GUARDED_MOST blocks
  * there are canaries only (a process has 65,530 mappings), and no quarantine.
  */
@@ -26,6 +27,10 @@
 /* More of the pages that a block leaves inaccessible of its range than its own divided by this are
  * given back. */
 #define KEPT_REST_SHARE 2u
+/* Below that its pages are soon in memory all the same, and reading takes less than three calls. */
+#define SPARSE_LEAST_PAGES 96u
+#define SPARSE_SHARE 4u /* of its pages less than this part is in memory */
+#define SPARSE_LOOK_PAGES 512u
 static _Atomic(uint32_t) large_guarded;
 static _Atomic(bool) large_data_is_limited;
 
@@ -360,17 +365,38 @@ static char *large_live(const void *p, uint32_t entry, struct hak_note **note)
     return range;
 }
 
+/* Most of the pages were never used. To read those, so that what was written is cleared, would be a
+ * page fault each; a short block has few. (What the system does not hold in memory may have been
+ * used all the same and be swapped out, so this only says which way of clearing is cheaper.) */
+static bool large_is_sparse(char *range, size_t range_bytes)
+{
+    unsigned char resident[SPARSE_LOOK_PAGES];
+    size_t pages = range_bytes / HAK_PAGE_BYTES, used = 0;
+    if (pages < SPARSE_LEAST_PAGES)
+        return false;
+    for (size_t i = 0; i < pages && used * SPARSE_SHARE < pages; i += SPARSE_LOOK_PAGES) {
+        size_t now = hak_min(pages - i, SPARSE_LOOK_PAGES);
+        if (!hak_os_list_resident(range + i * HAK_PAGE_BYTES, now * HAK_PAGE_BYTES, resident))
+            return false;
+        for (size_t j = 0; j < now; j++)
+            used += resident[j];
+    }
+    return used * SPARSE_SHARE < pages;
+}
+
 /* Makes a freed block such that nobody can use it, or at least not without being seen: that is what
  * is done with warm ones, and with others where the system refuses. One of no bytes, with an
  * alignment that made it large, is all guard. */
 static void large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
 {
     bool is_long = note->bytes > most / (HARD_LARGE_WAIT + 1); /* so that more than wait fit */
-    bool seals = (is_long || !(note->how & HARD_WARM)) && large_may_seal(range);
+    bool is_warm = note->how & HARD_WARM;
+    bool seals = (is_long || !is_warm) && large_may_seal(range);
+    bool purges = is_long || (!is_warm && large_is_sparse(range, range_bytes));
     size_t bytes = hard_large_end(note) - note->front_bytes;
     if (bytes == 0 || (seals && hak_os_protect(range, range_bytes, false) == 0)) {
         note->how |= HARD_SEALED;
-        if (is_long && hak_os_purge(range, range_bytes) == 0)
+        if (purges && hak_os_purge(range, range_bytes) == 0)
             note->how |= HARD_PURGED;
         return;
     }

@@ -20,12 +20,12 @@ void read_after_free_of_a_large_block(size_t size)
     (void)*(volatile char *)(p + size / 2);
 }
 
-/* Until blocks are made of what was in quarantine before. */
+/* Until blocks are made of what was in quarantine before. What is hardly used does not get warm. */
 static void make_warm(size_t size)
 {
     for (int i = 0; i < 40; i++) {
         char *p = my_malloc(size);
-        p[0] = p[size - 1] = 1;
+        memset(p, 1, size);
         my_free(p);
     }
 }
