@@ -213,15 +213,19 @@ struct hak_heap {
     struct hak_meta_free *done_first, *done_last; /* messages to be given back, so many; these
                                                    * three under the heap's lock */
     uint32_t done_count;
+    uint32_t idle_turn; /* which classes are next looked at for idle slabs; under the lock */
     struct hak_outbox outbox[HAK_OUTBOXES];
     struct hak_heap_stats stats;
     _Atomic(size_t) slabs;    /* owned */
     size_t slab_bytes;        /* theirs; this and the next two under the heap's lock */
     size_t free_bytes;        /* free blocks in them */
     size_t purged_free_bytes; /* free_bytes when free pages were given back last: see purge.c */
-    /* What is left of that: the next slab, and so many lists of all classes. */
+    /* What is left of that: the next slab, and so many lists of all classes. Then the same of a
+     * look for slabs in which nothing changes: the next one's slot + 1 (0: none), and lists. */
     struct hak_slab *purge_next;
-    size_t purge_lists;
+    uint16_t purge_lists;
+    uint16_t idle_lists;
+    uint32_t idle_slot;
     struct hak_class_set used; /* classes that have or had a stack or a slab; under the lock */
     char *few_stacks;          /* HAK_FEW_STACKS_BYTES of a page of several heaps; NULL: none */
     struct hak_class_heap classes[HAK_CLASSES];

@@ -411,8 +411,7 @@ void hak_cache_tick_any(void)
         return; /* 0: the first look at the clock */
     static _Atomic(uint32_t) ticks;
     uint64_t ticks_a_round = hak_load_relaxed(&hak_cache_knobs.idle_ticks);
-    unsigned turn = (unsigned)(hak_add_relaxed(&ticks, 1u) % ticks_a_round);
-    if (turn == 0) {
+    if (hak_add_relaxed(&ticks, 1u) % ticks_a_round == 0) {
         hak_heap_forget_regret();
         hak_homes_forget();
     }
@@ -421,8 +420,7 @@ void hak_cache_tick_any(void)
     for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
         hak_heap_try_collect_any(h);
         if (hak_load_relaxed(&h->slabs) != 0 && hak_heap_try_lock_whole(h)) {
-            for (uint64_t cls = turn; cls < HAK_CLASSES; cls += ticks_a_round)
-                hak_heap_purge_idle_locked(h, (unsigned)cls);
+            hak_heap_purge_idle_locked(h);
             hak_unlock(&h->lock);
         }
     }

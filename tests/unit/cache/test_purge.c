@@ -325,6 +325,81 @@ static void idle_slabs_are_purged_after_a_while(void **state)
     assert_int_equal(counted(&heap->stats.purged_bytes), 14 * HAK_PAGE_BYTES);
 }
 
+/* 512 slabs of which half of the pages are free. */
+static struct hak_heap *heap_with_many_idle_slabs(void)
+{
+    start();
+    fake_os_set_time_ns(10ull * SECOND_NS);
+    hak_cache_tick_any();
+    struct hak_heap *heap = open_thread();
+    allocate_all(heap);
+    release_of_64(heap, 1, 32);
+    assert_int_equal(counted(&heap->stats.purged_bytes), 0);
+    return heap;
+}
+
+/* Ticks from the `from`-th on until pages have gone, or the `until`-th; which it was. */
+static unsigned tick_until_purged(struct hak_heap *heap, unsigned from, unsigned until)
+{
+    uint64_t purged = counted(&heap->stats.purged_bytes);
+    for (; from < until && counted(&heap->stats.purged_bytes) == purged; from++) {
+        fake_os_set_time_ns(10ull * SECOND_NS + from * (SECOND_NS / 4));
+        hak_cache_tick_any();
+    }
+    return from;
+}
+
+/* Blocks begin at other places of a page in each slab: of most eight pages are free, or seven. */
+#define IDLE_ALL_BYTES (UNIT_COUNT(all) / 64 * 8 * HAK_PAGE_BYTES)
+
+static void a_tick_looks_at_so_many_idle_slabs_at_most(void **state)
+{
+    (void)state;
+    struct hak_heap *heap = heap_with_many_idle_slabs();
+    unsigned tick = tick_until_purged(heap, 1, 64);
+    size_t portion = counted(&heap->stats.purged_bytes);
+    assert_in_range(portion, 1, IDLE_ALL_BYTES / 3);
+    tick = tick_until_purged(heap, tick, tick + 1); /* the next does as many */
+    assert_int_equal(counted(&heap->stats.purged_bytes), 2 * portion);
+    for (unsigned i = 0; i < 64; i++)
+        tick = tick_until_purged(heap, tick, tick + 1);
+    assert_in_range(counted(&heap->stats.purged_bytes), IDLE_ALL_BYTES * 6 / 8, IDLE_ALL_BYTES);
+    verify_heaps();
+}
+
+static void the_owner_sees_to_the_rest_of_them(void **state)
+{
+    (void)state;
+    struct hak_heap *heap = heap_with_many_idle_slabs();
+    tick_until_purged(heap, 1, 64);
+    for (unsigned i = 0; i < 512; i++) {
+        hak_lock(&heap->lock);
+        hak_heap_freed_locked(heap, 0);
+        hak_unlock(&heap->lock);
+    }
+    assert_in_range(counted(&heap->stats.purged_bytes), IDLE_ALL_BYTES * 6 / 8, IDLE_ALL_BYTES);
+    assert_int_equal(heap->idle_lists, 0);
+    verify_heaps();
+}
+
+/* The slab that would be looked at next is gone, or in another list. */
+static void slabs_that_go_meanwhile_are_left_out(void **state)
+{
+    (void)state;
+    struct hak_heap *heap = heap_with_many_idle_slabs();
+    tick_until_purged(heap, 1, 64);
+    assert_int_not_equal(heap->idle_slot, 0);
+    release_of_64(heap, 33, 63);
+    for (size_t i = 0; i < UNIT_COUNT(all); i += 64)
+        release(heap, all[i]);
+    hak_lock(&heap->lock);
+    hak_heap_drain_locked(heap, hak_class_of(1024), hak_bin_blocks(heap, hak_class_of(1024)));
+    hak_unlock(&heap->lock);
+    tick_until_purged(heap, 64, 128);
+    assert_int_equal(heap->idle_slot, 0);
+    verify_heaps();
+}
+
 /* All blocks are freed, in an order in which each slab has some in use until late, and all are
  * wanted again: pages that went while the slabs still had blocks in use would go each time. */
 static void a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long(void **state)
@@ -388,6 +463,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_heap_that_empties_empties_its_bins_and_makes_them_small),
     cmocka_unit_test(free_blocks_that_were_taken_again_are_no_reason_to_purge),
     cmocka_unit_test(idle_slabs_are_purged_after_a_while),
+    cmocka_unit_test(a_tick_looks_at_so_many_idle_slabs_at_most),
+    cmocka_unit_test(the_owner_sees_to_the_rest_of_them),
+    cmocka_unit_test(slabs_that_go_meanwhile_are_left_out),
     cmocka_unit_test(a_program_that_frees_all_and_wants_it_again_is_not_purged_for_long),
     cmocka_unit_test(nor_is_one_whose_blocks_have_another_size_in_each_phase),
 };
