@@ -51,9 +51,9 @@ static bool homes_may_be_more_locked(void)
         return true;
     if (set != 0)
         return count < hak_min(set, HAK_HOMES_MOST);
-    unsigned processors = homes_processors_locked();
-    size_t some = hak_min(processors * 2, HOMES_MANY);
-    return count < hak_min(hak_max(processors, some), HAK_HOMES_MOST);
+    homes.processors = hak_os_processors(); /* each thread may be bound to one of its own */
+    size_t some = hak_min(homes.processors * 2, HOMES_MANY);
+    return count < hak_min(hak_max(homes.processors, some), HAK_HOMES_MOST);
 }
 
 /* A quarter of a page. NULL: there is no memory for it. */

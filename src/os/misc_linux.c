@@ -30,13 +30,19 @@ void hak_os_usage(struct hak_os_usage *out)
     out->faults = (uint64_t)used.ru_minflt;
 }
 
+/* Those that any thread which has asked may run on: one that is bound to a processor is told of no
+ * other. */
+static _Atomic(uint64_t) misc_processors[MISC_PROCESSORS_MOST / 64];
+
 unsigned hak_os_processors(void)
 {
     uint64_t set[MISC_PROCESSORS_MOST / 64] = {0};
     long bytes = hak_syscall6(SYS_sched_getaffinity, 0, sizeof set, (long)set, 0, 0, 0);
     unsigned processors = 0;
-    for (long i = 0; i < bytes / (long)sizeof *set; i++)
-        processors += (unsigned)__builtin_popcountll(set[i]);
+    for (long i = 0; i < bytes / (long)sizeof *set; i++) {
+        hak_or_relaxed(&misc_processors[i], set[i]);
+        processors += (unsigned)__builtin_popcountll(hak_load_relaxed(&misc_processors[i]));
+    }
     return processors == 0 ? 1 : processors;
 }
 

@@ -248,7 +248,8 @@ void hak_os_random_forget(void);
 
 /* --- the rest --- */
 
-/* That the process may run on; 1 at least. A system call. */
+/* That the calling thread may run on, or one that has called this before; 1 at least. A system
+ * call. */
 unsigned hak_os_processors(void);
 void hak_os_sleep_ns(uint64_t ns);
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */

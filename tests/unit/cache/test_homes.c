@@ -36,6 +36,20 @@ static void on_a_large_machine_as_many_threads_as_processors_do(void **state)
     so_many_threads_have_slabs_of_their_own(48, 48);
 }
 
+static void what_later_threads_know_of_processors_counts(void **state)
+{
+    (void)state;
+    start();
+    for (unsigned processors = 1; processors <= 3; processors++) {
+        fake_os_set_processors(processors);
+        for (unsigned i = 0; i < 3; i++) {
+            struct hak_heap *heap = open_thread();
+            assert_true((hak_home(heap) == heap) == (i < 2));
+        }
+    }
+    verify_heaps();
+}
+
 static void there_is_an_end_to_it(void **state)
 {
     (void)state;
@@ -398,6 +412,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(twice_as_many_threads_as_processors_have_slabs_of_their_own),
     cmocka_unit_test(two_threads_have_slabs_of_their_own_on_one_processor),
     cmocka_unit_test(on_a_large_machine_as_many_threads_as_processors_do),
+    cmocka_unit_test(what_later_threads_know_of_processors_counts),
     cmocka_unit_test(there_is_an_end_to_it),
     cmocka_unit_test(a_setting_says_how_many),
     cmocka_unit_test(a_guest_and_its_home_share_slabs),

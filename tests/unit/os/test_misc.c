@@ -6,6 +6,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 
@@ -32,6 +33,27 @@ static void random_numbers_differ_in_every_bit(void **state)
     for (int i = 0; i < 100; i++)
         changed |= first ^ hak_os_random();
     assert_int_equal(changed, UINT64_MAX);
+}
+
+/* Nobody has asked before: this test is the first. */
+static void threads_bound_to_one_processor_each_have_as_many_together(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    unsigned seen = 0;
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET(i, &all))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(i, &one);
+        assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+        seen++;
+        assert_int_equal(hak_os_processors(), seen);
+        assert_int_equal(hak_os_processors(), seen);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(hak_os_processors(), CPU_COUNT(&all));
 }
 
 /* Also where another page of the same mapping, or of what was one, cannot be. */
@@ -167,6 +189,7 @@ static void die_cuts_off_a_long_text_and_still_ends_the_line(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(threads_bound_to_one_processor_each_have_as_many_together),
     cmocka_unit_test(time_goes_on_and_never_back),
     cmocka_unit_test(random_numbers_differ_in_every_bit),
     cmocka_unit_test(the_system_says_which_pages_can_be_read),
