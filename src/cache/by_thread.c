@@ -26,11 +26,14 @@ void hak_by_thread_remove_locked(struct hak_heap *heap)
 {
     _Atomic(struct hak_heap *) *at = by_thread_chain(hak_load_relaxed(&heap->thread));
     struct hak_heap *h = hak_load_relaxed(at);
-    if (h == heap)
+    if (h == heap) {
         hak_store_relaxed(at, heap->next_of_bucket);
-    for (; h != NULL; h = h->next_of_bucket)
-        if (h->next_of_bucket == heap)
-            h->next_of_bucket = heap->next_of_bucket;
+        return;
+    }
+    while (h != NULL && h->next_of_bucket != heap)
+        h = h->next_of_bucket;
+    if (h != NULL)
+        h->next_of_bucket = heap->next_of_bucket;
 }
 
 bool hak_by_thread_may_have(uintptr_t thread)

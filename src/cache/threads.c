@@ -427,24 +427,25 @@ void hak_cache_tick_any(void)
     hak_large_tick_any();
 }
 
+/* NULL: from the last one that was found on there is none; the next time the search begins anew. */
 static struct hak_heap *registry_next_dead(void)
 {
-    struct hak_heap *found = NULL;
+    static struct hak_heap *from; /* under the registry's lock; NULL: the first */
     hak_lock(&hak_registry.lock);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL && found == NULL;
-         h = h->next_heap) {
-        if (h->dead) {
-            /* This thread's from now on: if a signal handler forks before it is buried, the heap
-             * counts as one that the child's own thread was working on, and is left alone there. */
-            hak_by_thread_remove_locked(h);
-            hak_store_relaxed(&h->thread, hak_os_this_thread());
-            h->dead = false;
-            hak_sub_relaxed(&hak_registry.dead, 1u);
-            found = h;
-        }
+    struct hak_heap *h = from != NULL ? from : hak_cache_first_heap();
+    while (h != NULL && !h->dead)
+        h = h->next_heap;
+    from = h;
+    if (h != NULL) {
+        /* This thread's from now on: if a signal handler forks before it is buried, the heap
+         * counts as one that the child's own thread was working on, and is left alone there. */
+        hak_by_thread_remove_locked(h);
+        hak_store_relaxed(&h->thread, hak_os_this_thread());
+        h->dead = false;
+        hak_sub_relaxed(&hak_registry.dead, 1u);
     }
     hak_unlock(&hak_registry.lock);
-    return found;
+    return h;
 }
 
 void hak_registry_bury(void)

@@ -358,6 +358,17 @@ static void *bury_the_dead(void *unused)
     return NULL;
 }
 
+/* The thread stops in the midst of `heap`, the first one, until its lock is let go of. */
+static pthread_t begin_to_bury(struct hak_heap *heap)
+{
+    pthread_t thread;
+    hak_lock(&heap->lock);
+    assert_int_equal(pthread_create(&thread, NULL, bury_the_dead, NULL), 0);
+    while (hak_load_relaxed(&heap->lock.state) != 2) /* held and waited for */
+        usleep(100);
+    return thread;
+}
+
 /* If a signal handler forks in the midst of it, the grandchild must not take the heap over again:
  * its own thread goes on with that. */
 static void a_lost_heap_belongs_to_the_thread_that_takes_it_over(void **state)
@@ -369,17 +380,33 @@ static void a_lost_heap_belongs_to_the_thread_that_takes_it_over(void **state)
     hak_store_relaxed(&lost->thread, (uintptr_t)1);
     assert_false(hak_cache_fork_child(mine));
     assert_true(lost->dead);
-    hak_lock(&lost->lock); /* stops who takes it over in the midst of that */
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, bury_the_dead, NULL), 0);
-    while (hak_load_relaxed(&lost->lock.state) != 2) /* held and waited for */
-        usleep(100);
+    pthread_t thread = begin_to_bury(lost);
     assert_true(hak_load_relaxed(&lost->thread) == burying_thread);
     hak_unlock(&lost->lock);
     pthread_join(thread, NULL);
     assert_false(lost->dead);
     assert_int_equal(hak_load_relaxed(&lost->thread), 0);
     assert_ptr_equal(open_thread(), lost);
+}
+
+/* Or with thousands of them each would take the longer, the more there are. */
+static void the_next_lost_heap_is_looked_for_behind_the_last_one(void **state)
+{
+    (void)state;
+    start();
+    struct hak_heap *older = open_thread(), *newer = open_thread(), *mine = open_thread();
+    hak_store_relaxed(&older->thread, (uintptr_t)1);
+    hak_store_relaxed(&newer->thread, (uintptr_t)2);
+    assert_false(hak_cache_fork_child(mine));
+    pthread_t thread = begin_to_bury(newer);
+    mine->dead = true; /* it would be found if all were looked at */
+    hak_unlock(&newer->lock);
+    pthread_join(thread, NULL);
+    assert_true(mine->dead);
+    assert_false(older->dead || newer->dead);
+    mine->dead = false;
+    close_thread(mine);
+    assert_nothing_held();
 }
 
 /* Frees from elsewhere still reach it, but nobody works on its lists: neither who has sent it a
@@ -490,6 +517,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_forked_child_takes_over_what_its_lost_threads_owned),
     cmocka_unit_test(only_a_whole_heap_is_taken_over_from_a_thread_of_the_same_pointer),
     cmocka_unit_test(a_lost_heap_belongs_to_the_thread_that_takes_it_over),
+    cmocka_unit_test(the_next_lost_heap_is_looked_for_behind_the_last_one),
     cmocka_unit_test(a_heap_that_was_being_changed_is_left_alone_for_good),
     cmocka_unit_test(a_page_of_first_stacks_that_was_handed_out_during_a_fork_is_given_up),
     cmocka_unit_test(the_heap_of_a_thread_that_is_ending_is_not_taken_over),
