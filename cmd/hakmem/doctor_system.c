@@ -136,43 +136,40 @@ static void doctor_mappings(struct hak_doctor *d)
 
 /* --- limits of the process --- */
 
-/* The soft limit in /proc/PID/limits; UINT64_MAX: unlimited or unknown. */
-static uint64_t doctor_limit(const struct hak_doctor *d, const char *name)
-{
-    char line[256];
-    uint64_t limit = UINT64_MAX;
-    char *path = hak_format("%s/limits", d->folder);
-    FILE *file = hak_system_open(path);
-    free(path);
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (hak_starts_with(line, name) && sscanf(line + strlen(name), "%" SCNu64, &limit) != 1)
-            limit = UINT64_MAX;
-    if (file != NULL)
-        (void)fclose(file);
-    return limit;
-}
-
-static void doctor_address_space(struct hak_doctor *d)
+/* `limit` is RLIMIT_... and its row in /proc/PID/limits; `line` the one in status that says how
+ * much of it is used. */
+static void doctor_limit(struct hak_doctor *d, const char *name, const char *limit, const char *row,
+                         const char *line, const char *effect, const char *fix)
 {
     char a[16], b[16];
-    uint64_t limit = doctor_limit(d, "Max address space");
+    uint64_t most = hak_system_limit(d->folder, row);
     char *path = hak_format("%s/status", d->folder);
-    uint64_t used = d->pid != 0 ? hak_system_line(path, "VmSize") : UINT64_MAX;
+    uint64_t used = d->pid != 0 ? hak_system_line(path, line) : UINT64_MAX;
     free(path);
-    if (limit == UINT64_MAX) {
-        hak_doctor_add(d, "address_space", HAK_OK, hak_format("unlimited"), NULL, NULL);
+    if (most == UINT64_MAX) {
+        hak_doctor_add(d, name, HAK_OK, hak_format("unlimited"), NULL, NULL);
         return;
     }
-    bool near = used != UINT64_MAX && used > limit - limit / 5;
-    hak_doctor_add(
-        d, "address_space", near ? HAK_PROBLEM : HAK_NOTE,
-        used == UINT64_MAX
-            ? hak_format("RLIMIT_AS is %s", hak_bytes_text(a, limit))
-            : hak_format("%s of %s (RLIMIT_AS)", hak_bytes_text(a, used), hak_bytes_text(b, limit)),
-        "addresses count, of libraries and stacks too: allocations fail before so much memory is "
-        "used",
-        hak_format("ulimit -v unlimited, LimitAS= in the systemd unit, or prlimit --pid PID --as=; "
-                   "HAKMEM_LIMIT_MB limits what hakmem maps"));
+    bool near = used != UINT64_MAX && used > most - most / 5;
+    hak_doctor_add(d, name, near ? HAK_PROBLEM : HAK_NOTE,
+                   used == UINT64_MAX ? hak_format("%s is %s", limit, hak_bytes_text(a, most))
+                                      : hak_format("%s of %s (%s)", hak_bytes_text(a, used),
+                                                   hak_bytes_text(b, most), limit),
+                   effect, hak_format("%s", fix));
+}
+
+static void doctor_limits(struct hak_doctor *d)
+{
+    doctor_limit(d, "address_space", "RLIMIT_AS", "Max address space", "VmSize",
+                 "addresses count, of libraries and stacks too: allocations fail before so much "
+                 "memory is used",
+                 "ulimit -v unlimited, LimitAS= in the systemd unit, or prlimit --pid PID --as=; "
+                 "HAKMEM_LIMIT_MB limits what hakmem maps");
+    doctor_limit(d, "data", "RLIMIT_DATA", "Max data size", "VmData",
+                 "memory that can be written counts, touched or not, of stacks too: allocations "
+                 "fail before so much is used",
+                 "ulimit -d unlimited, LimitDATA= in the systemd unit, or prlimit --pid PID "
+                 "--data=; HAKMEM_LIMIT_MB limits what hakmem maps");
 }
 
 static uint64_t doctor_auxiliary(const struct hak_doctor *d, uint64_t type)
@@ -256,7 +253,7 @@ void hak_doctor_look_at_system(struct hak_doctor *d)
     doctor_middle_pages(d);
     doctor_overcommit(d);
     doctor_mappings(d);
-    doctor_address_space(d);
+    doctor_limits(d);
     doctor_page_size(d);
     doctor_trace(d);
 }

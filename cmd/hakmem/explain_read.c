@@ -7,6 +7,7 @@
 
 #include "json_read.h"
 #include "survey.h"
+#include "system.h"
 #include "util.h"
 
 #include <errno.h>
@@ -80,6 +81,17 @@ static void explain_read_state(struct hak_explanation *e, struct hak_image *imag
     hak_survey_free(&survey);
 }
 
+/* Of a process that runs; a core file does not tell. */
+static void explain_read_data(struct hak_explanation *e, pid_t pid)
+{
+    char *folder = hak_format("/proc/%d", (int)pid);
+    char *status = hak_format("%s/status", folder);
+    e->data_bytes = e->is_live ? hak_system_line(status, "VmData") : UINT64_MAX;
+    e->data_limit_bytes = e->is_live ? hak_system_limit(folder, "Max data size") : UINT64_MAX;
+    free(status);
+    free(folder);
+}
+
 bool hak_explain_read_remote(struct hak_explanation *e, struct hak_remote *r,
                              struct hak_obstacle *obstacle)
 {
@@ -97,6 +109,7 @@ bool hak_explain_read_remote(struct hak_explanation *e, struct hak_remote *r,
     for (size_t i = hak_min(f->recorded, HAK_FAILURES_KEPT); i > 0; i--)
         explain_add_record(e, r, &f->ring[(f->recorded - i) % HAK_FAILURES_KEPT]);
     explain_read_state(e, &image);
+    explain_read_data(e, r->pid);
     return true;
 }
 
@@ -209,6 +222,8 @@ static bool explain_understand(struct hak_explanation *e, const struct hak_value
         return false;
     const char *name = hak_value_string(root, "process.name");
     *e = (struct hak_explanation){.address_space_bytes = UINT64_MAX,
+                                  .data_bytes = UINT64_MAX,
+                                  .data_limit_bytes = UINT64_MAX,
                                   .mappings = UINT64_MAX,
                                   .mapped_bytes = UINT64_MAX,
                                   .kept_bytes = UINT64_MAX};

@@ -115,26 +115,76 @@ static void explain_no_heap(struct explain_answer *a)
 
 /* --- the system refused --- */
 
-static bool explain_address_space(struct explain_answer *a, const struct hak_explained *x,
-                                  const struct hak_explanation *e)
+/* How sure it is that a limit was in the way: how much of it is used was not recorded, and the
+ * program may have freed much since. */
+enum explain_cause { EXPLAIN_NO_CAUSE, EXPLAIN_MAY_BE, EXPLAIN_IS };
+
+static enum explain_cause explain_cause(const struct hak_explained *x, uint64_t used,
+                                        uint64_t limit)
 {
-    char b[2][16];
-    uint64_t limit = x->limits.address_space_bytes;
     if (!KNOWN(limit))
-        return false;
-    explain_add(&a->state, "RLIMIT_AS (ulimit -v) was %s", hak_bytes_text(b[0], limit));
-    if (KNOWN(e->address_space_bytes))
-        explain_add(&a->state, "The process has %s of addresses %s",
-                    hak_bytes_text(b[1], e->address_space_bytes),
-                    e->is_live ? "now" : "in the end");
-    a->why = hak_format("The system refused memory because the process has used up RLIMIT_AS, its "
-                        "limit on addresses.");
+        return EXPLAIN_NO_CAUSE;
+    uint64_t left = used < limit ? limit - used : 0;
+    return !KNOWN(used) || left < limit / 8 || left < x->size_bytes ? EXPLAIN_IS : EXPLAIN_MAY_BE;
+}
+
+static const char *explain_how_sure(enum explain_cause cause)
+{
+    return cause == EXPLAIN_IS ? "because the process has used up"
+                               : "most likely because the process had used up";
+}
+
+static void explain_address_space(struct explain_answer *a, enum explain_cause cause)
+{
+    a->why = hak_format("The system refused memory %s RLIMIT_AS, its limit on "
+                        "addresses%s.",
+                        explain_how_sure(cause), cause == EXPLAIN_IS ? "" : ": it has fewer now");
     explain_add(&a->fixes, "Raise it: ulimit -v unlimited before the program starts, LimitAS= in "
                            "its systemd unit, or for a process that runs: prlimit --pid PID --as=");
     explain_add(&a->fixes,
                 "RLIMIT_AS counts addresses, of libraries and stacks too, not memory; to limit "
                 "memory use a control group, or HAKMEM_LIMIT_MB");
-    return true;
+}
+
+static void explain_data(struct explain_answer *a, enum explain_cause cause)
+{
+    a->why = hak_format("The system refused memory %s RLIMIT_DATA, its limit on memory that can be "
+                        "written%s.",
+                        explain_how_sure(cause), cause == EXPLAIN_IS ? "" : ": it has less now");
+    explain_add(&a->fixes,
+                "Raise it: ulimit -d unlimited before the program starts, LimitDATA= in its "
+                "systemd unit, or for a process that runs: prlimit --pid PID --data=");
+    explain_add(&a->fixes,
+                "RLIMIT_DATA counts memory that is mapped, touched or not; to limit what "
+                "is used take a control group, or HAKMEM_LIMIT_MB");
+}
+
+static void explain_state_of_limits(struct explain_answer *a, const struct hak_explained *x,
+                                    const struct hak_explanation *e)
+{
+    char b[2][16];
+    if (KNOWN(x->limits.address_space_bytes)) {
+        explain_add(&a->state, "RLIMIT_AS (ulimit -v) was %s",
+                    hak_bytes_text(b[0], x->limits.address_space_bytes));
+        if (KNOWN(e->address_space_bytes))
+            explain_add(&a->state, "The process has %s of addresses %s",
+                        hak_bytes_text(b[1], e->address_space_bytes),
+                        e->is_live ? "now" : "in the end");
+    }
+    if (KNOWN(e->data_limit_bytes) && KNOWN(e->data_bytes))
+        explain_add(&a->state, "RLIMIT_DATA (ulimit -d) is %s, of which %s are used now",
+                    hak_bytes_text(b[0], e->data_limit_bytes), hak_bytes_text(b[1], e->data_bytes));
+}
+
+/* One of the limits of the process, if the cause is `wanted`. */
+static bool explain_limits(struct explain_answer *a, const struct hak_explained *x,
+                           const struct hak_explanation *e, enum explain_cause wanted)
+{
+    if (explain_cause(x, e->address_space_bytes, x->limits.address_space_bytes) == wanted)
+        explain_address_space(a, wanted);
+    else if (explain_cause(x, e->data_bytes, e->data_limit_bytes) == wanted)
+        explain_data(a, wanted);
+    return a->why != NULL;
 }
 
 static bool explain_mappings(struct explain_answer *a, const struct hak_explained *x,
@@ -205,13 +255,14 @@ static void explain_cgroup(struct explain_answer *a, const struct hak_explained 
 static void explain_system(struct explain_answer *a, const struct hak_explained *x,
                            const struct hak_explanation *e)
 {
-    bool found = false;
     explain_cgroup(a, x);
-    if (strcmp(x->error, "ENOMEM") == 0 || x->error[0] == '\0')
-        found =
-            explain_mappings(a, x, e) || explain_address_space(a, x, e) || explain_commit(a, x, e);
-    if (found)
-        return;
+    if (strcmp(x->error, "ENOMEM") == 0 || x->error[0] == '\0') {
+        bool found = explain_mappings(a, x, e);
+        explain_state_of_limits(a, x, e);
+        if (found || explain_limits(a, x, e, EXPLAIN_IS) || explain_commit(a, x, e) ||
+            explain_limits(a, x, e, EXPLAIN_MAY_BE))
+            return;
+    }
     if (strcmp(x->error, "EAGAIN") == 0) {
         a->why = hak_format("The system refused memory because so much may not be locked "
                             "(mlockall, RLIMIT_MEMLOCK).");

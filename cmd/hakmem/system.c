@@ -71,6 +71,21 @@ uint64_t hak_system_line(const char *path, const char *name)
     return found;
 }
 
+uint64_t hak_system_limit(const char *folder, const char *name)
+{
+    char line[256];
+    uint64_t limit = UINT64_MAX;
+    char *path = hak_format("%s/limits", folder);
+    FILE *file = hak_system_open(path);
+    free(path);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (hak_starts_with(line, name) && sscanf(line + strlen(name), "%" SCNu64, &limit) != 1)
+            limit = UINT64_MAX;
+    if (file != NULL)
+        (void)fclose(file);
+    return limit;
+}
+
 uint64_t hak_system_meminfo(const char *name)
 {
     return hak_system_line("/proc/meminfo", name);

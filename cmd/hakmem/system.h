@@ -19,6 +19,8 @@ char *hak_system_text(const char *path);
 uint64_t hak_system_number(const char *path);
 /* A line "NAME: 12 kB" of a file, in bytes; UINT64_MAX: there is none. */
 uint64_t hak_system_line(const char *path, const char *name);
+/* The soft limit of a process in its row of FOLDER/limits; UINT64_MAX: unlimited or unknown. */
+uint64_t hak_system_limit(const char *folder, const char *name);
 uint64_t hak_system_meminfo(const char *name);
 bool hak_system_exists(const char *path);
 /* The target of a symbolic link: a new string, or NULL. */

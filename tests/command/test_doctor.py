@@ -148,6 +148,16 @@ class TestFindings(CommandCase):
         self.assert_found("address_space", "problem", r"97\.7 MiB of 100 MiB", "prlimit",
                           {"proc/77/limits": LIMITS.format(100 << 20)}, "77")
 
+    def test_data(self) -> None:
+        """What can be written to is limited by itself."""
+        rows = "Max data size             {}            unlimited            bytes     \n" + LIMITS.format("unlimited")
+        self.assert_found("data", "note", r"RLIMIT_DATA is 8\.0 GiB", "ulimit -d",
+                          {"proc/self/limits": rows.format(8 * GIB)})
+        server = {"proc/77/limits": rows.format(100 << 20)}
+        for used, level, value in ((50000, "note", r"48\.8 MiB of 100 MiB"), (100000, "problem", r"97\.7 MiB of 100 MiB")):
+            server["proc/77/status"] = f"Name:\tserver\nVmSize:\t  900000 kB\nVmData:\t  {used} kB\n"
+            self.assert_found("data", level, value, "--data=", server, "77")
+
     def test_page_size(self) -> None:
         self.assert_found("page_size", "note", "65536 bytes", "4096", {"proc/self/auxv": struct.pack("<4Q", 6, 65536, 0, 0)})
 

@@ -15,7 +15,7 @@ import support
 from support import SANITIZED, CommandCase
 
 # Takes blocks of the given size until there is none; then says how far it came, writes hakmem_stats_json, and pauses.
-# With a second argument it ends by abort instead.
+# With a second argument it ends by abort instead; with GIVE_BACK it frees them before.
 TAKE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,14 +24,18 @@ TAKE = """
 #include <string.h>
 #include <unistd.h>
 static char text[200000];
+static void *blocks[100000];
 int main(int argc, char **argv)
 {
     int (*stats)(char *, size_t);
     *(void **)&stats = dlsym(RTLD_DEFAULT, "hakmem_stats_json");
     volatile size_t size = strtoull(argv[1], NULL, 0);
     void *volatile block;
-    for (int i = 0; i < 100000 && (block = malloc(size)) != NULL; i++)
-        ;
+    int count = 0;
+    while (count < 100000 && (blocks[count] = malloc(size)) != NULL)
+        count++;
+    while (getenv("GIVE_BACK") != NULL && count > 0)
+        free(blocks[--count]);
     if (getenv("MORE") != NULL) {
         block = calloc(size, 4);
         block = aligned_alloc((size_t)1 << 50, 64);
@@ -54,11 +58,13 @@ class ExplainCase(CommandCase):
             self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
 
     def failing(self, size: int, *more: str, env: dict[str, str] | None = None, address_space: int = 0,
-                cwd: Path | None = None) -> tuple[subprocess.Popen[bytes], str]:
+                data: int = 0, cwd: Path | None = None) -> tuple[subprocess.Popen[bytes], str]:
         """The process at its pause (or at its end), and its hakmem_stats_json."""
         def limit() -> None:
             if address_space:
                 resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+            if data:
+                resource.setrlimit(resource.RLIMIT_DATA, (data, data))
             resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         full = support.environment() | {"LD_PRELOAD": str(self.library)} | (env or {})
         program = self.compile("take", TAKE, "-ldl")
@@ -120,6 +126,19 @@ class TestReasons(ExplainCase):
         process, stats = self.failing(100000, address_space=96 << 20)
         self.everywhere(process, stats, "map", "has used up RLIMIT_AS", "ulimit -v unlimited",
                         r"RLIMIT_AS \(ulimit -v\) was 96\.0 MiB")
+
+    def test_data(self) -> None:
+        """Also where there is a limit on addresses, far from what the process has of them."""
+        for address_space in (0, 8 << 30):
+            process, _ = self.failing(100000, data=96 << 20, address_space=address_space)
+            last = self.assert_explains(process.pid, "map", "has used up RLIMIT_DATA", "ulimit -d unlimited",
+                                        r"RLIMIT_DATA \(ulimit -d\) is 96\.0 MiB")
+            self.assertNotIn("used up RLIMIT_AS", last["why"])
+
+    def test_address_space_that_is_there_again(self) -> None:
+        process, _ = self.failing(64 << 20, address_space=1 << 30, env={"GIVE_BACK": "1"})
+        self.assert_explains(process.pid, "map", "most likely because the process had used up RLIMIT_AS.*fewer now",
+                             "ulimit -v unlimited", r"RLIMIT_AS \(ulimit -v\) was 1\.0 GiB")
 
     def test_threshold(self) -> None:
         process, stats = self.failing((1 << 63) + 5)
