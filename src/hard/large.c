@@ -299,19 +299,10 @@ static char *large_revive(char *range, size_t size_bytes, size_t align, uint32_t
     return range + front;
 }
 
-/* heap may be short of what is kept. */
-static char *large_take(size_t bytes, size_t align, bool *zero)
-{
-    char *range = hak_heap_large(bytes, align, 0, zero);
-    if (range == NULL && hak_hard_flush())
-        range = hak_heap_large(bytes, align, 0, zero);
-    return range;
-}
-
 static void *large_new(size_t size_bytes, size_t front, size_t end, size_t align, uint32_t how)
 {
     bool zero;
-    char *range = large_take(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), &zero);
+    char *range = hak_heap_large(end + HAK_PAGE_BYTES, hak_max(align, HAK_PAGE_BYTES), 0, &zero);
     if (range == NULL)
         return NULL;
     if (!zero) /* freed blocks are, unless somebody wrote to one since */

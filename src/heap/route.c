@@ -15,6 +15,21 @@ void hak_heap_can_do_without(bool can)
         heap->can_do_without = can;
 }
 
+static _Atomic(hak_heap_relief *) route_relief;
+
+void hak_heap_set_relief(hak_heap_relief *relief)
+{
+    hak_store_relaxed(&route_relief, relief);
+}
+
+/* Only the hardened library keeps anything above this layer. */
+static bool route_try_relief(void)
+{
+    hak_heap_relief *relief = HAK_HARDENED ? hak_load_relaxed(&route_relief) : NULL;
+    const struct hak_heap *heap = relief != NULL ? hak_heap_self_if_open() : NULL;
+    return relief != NULL && (heap == NULL || !heap->can_do_without) && relief();
+}
+
 /* `kind` is that of the block that could not be had. */
 static void *route_no_memory(size_t bytes, size_t align, unsigned kind)
 {
@@ -185,16 +200,21 @@ static void *route_small(struct hak_heap *heap, unsigned cls, const struct reque
     return route_refill(heap, cls, r, zero);
 }
 
+static void *route_try_class(unsigned cls, const struct request *r, bool *zero)
+{
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (heap != NULL)
+        return route_small(heap, cls, r, zero);
+    return hak_heap_started() ? hak_cache_shared_alloc(cls, zero) : NULL;
+}
+
 static void *route_class(unsigned cls, const struct request *r, bool *zero)
 {
     hak_heap_notice_fork();
     hak_profile_notice_request();
-    struct hak_heap *heap = hak_heap_self_slow();
-    void *p = NULL;
-    if (heap != NULL)
-        p = route_small(heap, cls, r, zero);
-    else if (hak_heap_started())
-        p = hak_cache_shared_alloc(cls, zero);
+    void *p = route_try_class(cls, r, zero);
+    if (HAK_UNLIKELY(p == NULL) && route_try_relief())
+        p = route_try_class(cls, r, zero);
     return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
 }
 
@@ -213,7 +233,11 @@ static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, unsi
         if (hak_load_relaxed(&heap->stats.large_requests) % HAK_TICK_CALLS == 0)
             hak_heap_tick_any();
     }
-    return hak_large_alloc_near(route_run_cache(heap), bytes, align, how, zero);
+    unsigned near = route_run_cache(heap);
+    void *p = hak_large_alloc_near(near, bytes, align, how, zero);
+    if (HAK_UNLIKELY(p == NULL) && route_try_relief())
+        p = hak_large_alloc_near(near, bytes, align, how, zero);
+    return p;
 }
 
 void *hak_heap_large(size_t bytes, size_t align, unsigned how, bool *zero)

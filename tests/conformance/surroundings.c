@@ -88,7 +88,7 @@ static void a_refused_malloc_opens_no_file_if_told(void **state)
 
 /* --- limits of writable memory --- */
 
-enum { DATA_BLOCKS = 20000, DATA_ROUNDS = 40 };
+enum { DATA_BLOCKS = 700000, DATA_ROUNDS = 40 };
 static void *data_blocks[DATA_BLOCKS];
 
 /* Takes all that is to be had, and gives it back; how much that was. */
@@ -177,6 +177,44 @@ static void what_was_freed_while_the_system_refused_goes_later(void **state)
     (void)state;
     run_case("free_while_refused", NULL, NULL);
     CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
+/* Of the hardened library's large blocks the last few wait to be handed out again. */
+static int case_take_what_a_large_block_had(void)
+{
+    static const size_t lengths[][2] = {{16, 200}, {1000, 3000}, {9000, 60000}, {70000, 900000}};
+    unsigned random = 1;
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        size_t first = take_all(lengths[i][0], lengths[i][1], &random);
+        my_free(my_malloc(MIB(48)));
+        size_t last = take_all(lengths[i][0], lengths[i][1], &random);
+        if (last < first / 4 * 3) {
+            fprintf(stderr, "blocks up to %zu bytes: of %zu KiB %zu are left\n", lengths[i][1],
+                    first >> 10, last >> 10);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void what_a_large_block_had_is_there_for_others_at_a_limit(void **state)
+{
+    (void)state;
+    run_case("take_what_a_large_block_had", "HAKMEM_LIMIT_MB=64", NULL);
+    CHECK(child_exited(&child, 0), "%s", child_describe(&child));
+}
+
+static int case_take_what_was_kept(void)
+{
+    my_free(my_malloc(MIB(48)));
+    return my_malloc(MIB(24)) == NULL;
+}
+
+static void what_is_had_in_the_end_did_not_fail(void **state)
+{
+    (void)state;
+    run_case("take_what_was_kept", "HAKMEM_CONF=limit_mb:64,trace_failures:1", NULL);
+    CHECK(child_exited(&child, 0) && child.err[0] == '\0', "%s", child_describe(&child));
 }
 
 /* --- the end in a signal handler --- */
@@ -382,6 +420,8 @@ static const struct {
     CASE(fail_where_no_file_may_be_opened),
     CASE(take_all_again_and_again),
     CASE(free_while_refused),
+    CASE(take_what_a_large_block_had),
+    CASE(take_what_was_kept),
     CASE(end_at_a_tick),
     CASE(end_on_a_small_stack),
     CASE(set_options_often),
@@ -399,6 +439,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_refused_malloc_opens_no_file_if_told),
         cmocka_unit_test(what_was_freed_is_to_be_had_again_at_the_limit_of_data),
         cmocka_unit_test(what_was_freed_while_the_system_refused_goes_later),
+        cmocka_unit_test(what_a_large_block_had_is_there_for_others_at_a_limit),
+        cmocka_unit_test(what_is_had_in_the_end_did_not_fail),
         cmocka_unit_test(a_process_may_end_in_a_handler_that_interrupts_a_tick),
         cmocka_unit_test(a_process_may_end_on_a_small_stack),
         cmocka_unit_test(setting_an_option_opens_nothing),
