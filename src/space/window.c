@@ -138,6 +138,21 @@ static int window_try(uintptr_t base, size_t superslabs)
     return error;
 }
 
+/* Where the system finds room for so much. With a limit on addresses it finds none for more than
+ * that, though little of the window is ever mapped: then what ends where it finds room for a page,
+ * and what others have in there is stepped over. */
+static int window_find_place(size_t span, uintptr_t *out)
+{
+    if (hak_os_address_space_limit() == UINT64_MAX)
+        return hak_os_find_hole(span, out);
+    uintptr_t end = 0;
+    int error = hak_os_find_hole(hak_os_page_bytes(), &end);
+    if (error == 0 && end <= span)
+        error = ENOMEM;
+    *out = end - span;
+    return error;
+}
+
 int hak_space_start(void)
 {
     int error = EEXIST;
@@ -152,7 +167,7 @@ int hak_space_start(void)
     for (size_t n = WINDOW_SUPERSLABS; n >= WINDOW_SUPERSLABS_MIN; n /= 2) {
         uintptr_t hole;
         size_t span = window_lay_out(0, n) + (n << HAK_SUPERSLAB_SHIFT);
-        error = hak_os_find_hole(span, &hole);
+        error = window_find_place(span, &hole);
         if (error == 0)
             error = window_try(hole, n);
         if (error == 0)

@@ -7,6 +7,7 @@
 #include "space/space.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 
 static void assert_window_works(void)
 {
@@ -107,6 +108,22 @@ static void a_smaller_window_is_taken_where_there_is_no_large_hole(void **state)
     assert_window_works();
 }
 
+static void a_limit_on_addresses_makes_no_smaller_window(void **state)
+{
+    (void)state;
+    struct rlimit before, limit;
+    if (hak_os_addresses_restricted())
+        return; /* a sanitizer has more than any limit */
+    fake_os_restrict_addresses();
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = (struct rlimit){(rlim_t)1 << 30, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_int_equal(hak_space_start(), 0);
+    assert_window_works();
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_true(hak_space_has_place(limit.rlim_cur * 8 / HAK_SUPERSLAB_BYTES, 1));
+}
+
 static void start_says_why_it_failed_and_may_be_called_again(void **state)
 {
     (void)state;
@@ -162,6 +179,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_system_is_asked_for_a_place_when_none_can_be_chosen),
     cmocka_unit_test(the_system_is_asked_for_a_place_when_all_chosen_ones_are_taken),
     cmocka_unit_test(a_smaller_window_is_taken_where_there_is_no_large_hole),
+    cmocka_unit_test(a_limit_on_addresses_makes_no_smaller_window),
     cmocka_unit_test(start_says_why_it_failed_and_may_be_called_again),
     cmocka_unit_test(start_recovers_from_every_single_refusal),
     cmocka_unit_test(a_start_that_fails_half_way_leaves_nothing_mapped),
