@@ -5,6 +5,7 @@
 #include "doctor.h"
 
 #include "json.h"
+#include "remote.h"
 #include "run.h"
 #include "system.h"
 #include "util.h"
@@ -220,6 +221,19 @@ static void doctor_check_root(const struct doctor_options *o)
                     o->root, needed[i], strerror(errno));
 }
 
+/* The same of the system itself, which is looked at as far as it can be. */
+static void doctor_check_mounts(struct hak_doctor *d)
+{
+    if (!hak_system_exists("/proc/self"))
+        hak_doctor_add(d, "proc", HAK_PROBLEM, hak_format("/proc is not mounted"),
+                       "limits, settings and processes cannot be looked at, nor by hakmem stat",
+                       hak_format("mount -t proc proc /proc"));
+    if (!hak_system_exists("/sys/kernel"))
+        hak_doctor_add(d, "sys", HAK_NOTE, hak_format("/sys is not mounted"),
+                       "huge pages and control groups cannot be looked at",
+                       hak_format("mount -t sysfs sys /sys"));
+}
+
 int hak_doctor(int argc, char **argv)
 {
     struct doctor_options o = {0};
@@ -236,12 +250,18 @@ int hak_doctor(int argc, char **argv)
     char *folder = d.pid != 0 ? hak_format("/proc/%d", (int)d.pid) : NULL;
     d.folder = folder != NULL ? folder : d.folder;
     doctor_check_root(&o);
+    struct hak_obstacle hidden = {0};
+    if (folder != NULL && o.root == NULL && !hak_system_exists(folder) &&
+        hak_remote_is_hidden(d.pid, &hidden))
+        hak_die(HAK_EXIT_USAGE, "doctor: %s: %s", hidden.problem, hidden.hint);
     if (folder != NULL && !hak_system_exists(folder))
         hak_die(HAK_EXIT_USAGE, "doctor: there is no process %d%s%s", (int)d.pid,
                 o.root != NULL ? " below " : "", o.root != NULL ? o.root : "");
     if (o.root != NULL && !hak_system_exists(d.folder))
         hak_die(HAK_EXIT_USAGE, "doctor: there is no %s%s, whose limits are wanted", o.root,
                 d.folder);
+    if (o.root == NULL)
+        doctor_check_mounts(&d);
     if (d.pid != 0)
         hak_doctor_look_at_process(&d);
     if (o.command != NULL)

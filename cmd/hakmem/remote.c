@@ -45,8 +45,26 @@ static bool remote_is_alone_on_ptrace(void)
     return scope > 0;
 }
 
+bool hak_remote_is_hidden(pid_t pid, struct hak_obstacle *o)
+{
+    if (kill(pid, 0) < 0 && errno == ESRCH)
+        return false;
+    if (access("/proc/self", F_OK) != 0) {
+        o->problem = hak_format("process %d cannot be looked at: /proc is not mounted", (int)pid);
+        o->hint = "mount -t proc proc /proc";
+    } else {
+        o->problem = hak_format("process %d cannot be looked at: /proc does not show it to this "
+                                "user (its option hidepid)",
+                                (int)pid);
+        o->hint = "run the command as root, or as the user who owns the process";
+    }
+    return true;
+}
+
 static void remote_refused(struct hak_obstacle *o, pid_t pid, int error)
 {
+    if (error == ENOENT && hak_remote_is_hidden(pid, o))
+        return;
     if (error == ENOENT || error == ESRCH) {
         o->problem = hak_format("there is no process %d", (int)pid);
         o->hint = "give the number of a running process, as ps prints it";

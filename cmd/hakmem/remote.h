@@ -56,6 +56,8 @@ bool hak_remote_open_either(struct hak_remote *r, pid_t pid, const char *core,
                             struct hak_obstacle *obstacle);
 void hak_remote_close(struct hak_remote *r);
 void hak_obstacle_free(struct hak_obstacle *obstacle);
+/* True: a process that /proc does not show is there all the same; see the obstacle. */
+bool hak_remote_is_hidden(pid_t pid, struct hak_obstacle *obstacle);
 
 /* Finds out which pages are in memory, and what the kernel's own figures are. False where the
  * process is gone. */

@@ -8,6 +8,7 @@ library the tests use a stand-in that only passes malloc on to libc, which is en
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import struct
@@ -69,6 +70,16 @@ def as_nobody() -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def other_proc(options: bytes | None) -> None:
+    """For preexec_fn: /proc is mounted with other options for this process, or (None) not at all."""
+    new_namespace, private, detach = 0x20000, 0x44000, 2
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(new_namespace) != 0 or libc.mount(b"none", b"/", None, private, None) != 0 or \
+            libc.umount2(b"/proc", detach) != 0 or \
+            (options is not None and libc.mount(b"proc", b"/proc", b"proc", 0, options) != 0):
+        raise OSError(ctypes.get_errno(), "mount")
 
 
 def patch(source: Path, target: Path, *changes: tuple[int, bytes]) -> Path:

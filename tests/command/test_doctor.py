@@ -148,6 +148,23 @@ class TestFindings(CommandCase):
         self.assert_found("address_space", "problem", r"97\.7 MiB of 100 MiB", "prlimit",
                           {"proc/77/limits": LIMITS.format(100 << 20)}, "77")
 
+    @support.needs_root
+    @unittest.skipIf(SANITIZED, "sanitizers read /proc")
+    def test_without_proc(self) -> None:
+        """Where nothing can be looked at not all is well."""
+        def without() -> None:
+            support.other_proc(None)
+        try:
+            done = self.hakmem("doctor", "--json", preexec=without)
+            of_process = self.hakmem("doctor", "1", preexec=without)
+        except subprocess.SubprocessError as error:
+            self.skipTest(f"nothing can be mounted: {error}")
+        found = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+        self.assertEqual((done.returncode, found["proc"]["level"]), (1, "problem"))
+        self.assertEqual(found["proc"]["value"], "/proc is not mounted")
+        self.assertEqual(of_process.returncode, 2)
+        self.assertRegex(of_process.stderr, "process 1 cannot be looked at: /proc is not mounted")
+
     def test_data(self) -> None:
         """What can be written to is limited by itself."""
         rows = "Max data size             {}            unlimited            bytes     \n" + LIMITS.format("unlimited")

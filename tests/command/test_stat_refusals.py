@@ -43,6 +43,21 @@ class TestRefusals(StatCase):
     def test_no_such_process(self) -> None:
         self.assert_says(1, "there is no process 2000000000", "2000000000")
 
+    @support.needs_root
+    @unittest.skipIf(SANITIZED, "sanitizers read /proc")
+    def test_a_process_that_proc_does_not_show(self) -> None:
+        def hidden() -> None:
+            support.other_proc(b"hidepid=2")
+            support.as_nobody()
+        try:
+            self.assert_says(1, f"process {os.getpid()} cannot be looked at: /proc is not mounted\n.*mount -t proc",
+                             str(os.getpid()), preexec=lambda: support.other_proc(None))
+            self.assert_says(1, f"process {os.getpid()} cannot be looked at: .*hidepid.*\n.*as root", str(os.getpid()),
+                             preexec=hidden)
+            self.assert_says(1, "there is no process 2000000000", "2000000000", preexec=hidden)
+        except subprocess.SubprocessError as error:
+            self.skipTest(f"nothing can be mounted: {error}")
+
     def test_without_memory(self) -> None:
         """A process that has ended, and that nobody has waited for; as root a kernel thread is the same."""
         process = subprocess.Popen(["true"])
