@@ -123,6 +123,16 @@ const char *hak_image_version(const struct hak_image *image)
     return text;
 }
 
+/* Whether a core has not the memory of a library of ours that was there. */
+static bool image_is_left_out(const struct hak_remote *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->mappings[i].writable && r->mappings[i].at_offset == UINT64_MAX &&
+            hak_starts_with(hak_basename(r->mappings[i].name), "libhakmem"))
+            return true;
+    return false;
+}
+
 bool hak_image_open(struct hak_image *image, struct hak_remote *r, struct hak_obstacle *obstacle)
 {
     enum image_match best = IMAGE_NONE;
@@ -130,7 +140,13 @@ bool hak_image_open(struct hak_image *image, struct hak_remote *r, struct hak_ob
     if (image_find(image, &best))
         return true;
     const char *name = r->name[0] == '\0' ? "the program" : r->name;
-    if (best == IMAGE_NONE && r->is_core) {
+    if (best == IMAGE_NONE && r->is_core && image_is_left_out(r)) {
+        obstacle->problem = hak_format("the memory of hakmem was left out of the core file %s "
+                                       "(of %s)",
+                                       r->path, name);
+        obstacle->hint = "let private memory be written: bit 0 of /proc/PID/coredump_filter "
+                         "(0x33 is usual), or make one with: gcore PID";
+    } else if (best == IMAGE_NONE && r->is_core) {
         obstacle->problem = hak_format("no hakmem is in the core file %s (of %s)", r->path, name);
         obstacle->hint = "the program must run under hakmem: hakmem run -- COMMAND";
     } else if (best == IMAGE_NONE) {

@@ -264,7 +264,8 @@ static bool remote_pread(int file, void *out, size_t bytes, uint64_t offset)
     return true;
 }
 
-/* What a core left out because a file has it: text and constants. */
+/* What a core left out because a file has it: text and constants. What the process may have written
+ * is not as the file has it. */
 static bool remote_read_file(const struct hak_remote *r, uint64_t at, void *out, size_t bytes)
 {
     for (size_t i = 0; i < r->file_count; i++) {
@@ -285,7 +286,7 @@ static bool remote_read_core(struct hak_remote *r, uint64_t at, char *out, size_
     while (bytes > 0) {
         const struct hak_mapping *m = hak_remote_find(r, at);
         if (m == NULL || m->at_offset == UINT64_MAX)
-            return remote_read_file(r, at, out, bytes);
+            return (m == NULL || !m->writable) && remote_read_file(r, at, out, bytes);
         size_t part = m->end - at < bytes ? (size_t)(m->end - at) : bytes;
         if (!remote_pread(r->memory, out, part, m->at_offset + (at - m->start)))
             return false;

@@ -58,7 +58,8 @@ class ExplainCase(CommandCase):
             self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
 
     def failing(self, size: int, *more: str, env: dict[str, str] | None = None, address_space: int = 0,
-                data: int = 0, cwd: Path | None = None) -> tuple[subprocess.Popen[bytes], str]:
+                data: int = 0, cwd: Path | None = None,
+                core_filter: str | None = None) -> tuple[subprocess.Popen[bytes], str]:
         """The process at its pause (or at its end), and its hakmem_stats_json."""
         def limit() -> None:
             if address_space:
@@ -66,6 +67,8 @@ class ExplainCase(CommandCase):
             if data:
                 resource.setrlimit(resource.RLIMIT_DATA, (data, data))
             resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            if core_filter:
+                Path("/proc/self/coredump_filter").write_text(core_filter, encoding="utf-8")
         full = support.environment() | {"LD_PRELOAD": str(self.library)} | (env or {})
         program = self.compile("take", TAKE, "-ldl")
         process = subprocess.Popen([str(program), str(size), *more], env=full, stdout=subprocess.PIPE,
@@ -205,18 +208,30 @@ class TestCores(ExplainCase):
         self.assertEqual(stat["counters"]["live.bytes"], json.loads(stats)["control"]["live.bytes"])
         self.assertEqual(sum(line["resident_bytes"] for line in stat["waterfall"]), stat["process"]["rss_bytes"])
 
-    def test_crash(self) -> None:
+    def crashed(self, size: int, core_filter: str | None = None, env: dict[str, str] | None = None) -> Path:
         """A core that the kernel wrote, where it writes them into the working directory."""
         pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
         if pattern.startswith("|") or "/" in pattern:
             self.skipTest(f"cores go to {pattern}")
-        process, _ = self.failing(20000, "abort", env={"HAKMEM_LIMIT_MB": "8"}, cwd=self.folder)
+        process, _ = self.failing(size, "abort", env=env, cwd=self.folder, core_filter=core_filter)
         process.wait(timeout=60)
         cores = [file for file in self.folder.iterdir() if file.name.startswith("core")]
         if not cores:
             self.skipTest("the kernel wrote no core")
         self.addCleanup(cores[0].unlink)
-        self.assert_explains(cores[0], "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher", "The limit is 8")
+        return cores[0]
+
+    def test_crash(self) -> None:
+        core = self.crashed(20000, env={"HAKMEM_LIMIT_MB": "8"})
+        self.assert_explains(core, "exhaustion", "HAKMEM_LIMIT_MB is reached", "higher", "The limit is 8")
+
+    def test_memory_left_out(self) -> None:
+        """What the library's file has is not taken for what the process had in that place."""
+        core = self.crashed(0, core_filter="0x10")
+        for command in ("stat", "explain", "samples"):
+            done = self.hakmem(command, core)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), command)
+            self.assertRegex(done.stderr, "memory of hakmem was left out of the core file .*\n.*hint: .*coredump_filter")
 
     def test_cut_off(self) -> None:
         """What is missing is not taken for nothing: as little as a page at the end."""
