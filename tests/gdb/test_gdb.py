@@ -122,6 +122,29 @@ class Gdb(unittest.TestCase):
         self.check(gdb(BLOCKS, *questions(STATES), core=core), STATES)
         self.assertRegex(gdb(BLOCKS, "hakmem heap", core=core), r"superslabs of 2 MiB: 1 in use")
 
+    def test_a_core_file_of_a_library_that_was_replaced(self) -> None:
+        """What the file has now is not taken for what was there: the table of layouts is in no core file."""
+        library, core = self.folder / "libhakmem-replaced.so", self.folder / "core.replaced"
+        shutil.copy(LIBRARY, library)
+        gdb(BLOCKS, *start(library), f"generate-core-file {core}")
+        self.assertRegex(gdb(BLOCKS, "hakmem heap", core=core), r"superslabs of 2 MiB: 1 in use")
+        data = bytearray(library.read_bytes())
+        data[data.index(b"\x7fhakmem root\r\n\x1a\x01") + 48] += 1  # its version
+        library.write_bytes(data)
+        for command in ("hakmem heap", "hakmem whereis live"):
+            text = gdb(BLOCKS, command, core=core)
+            self.assertRegex(text, rf"hakmem: {library} is not the hakmem of this core file, but of another build: set")
+            self.assertNotRegex(text, "superslabs|is the first byte")
+
+    def test_a_library_that_was_removed(self) -> None:
+        """A process has all of it in memory; a core file has not, and that is said."""
+        library, core = self.folder / "libhakmem-removed.so", self.folder / "core.removed"
+        shutil.copy(LIBRARY, library)
+        text = gdb(BLOCKS, *start(library), f"generate-core-file {core}", f"shell rm {library}", "nosharedlibrary",
+                   "hakmem heap")
+        self.assertRegex(text, r"superslabs of 2 MiB: 1 in use")
+        self.assertIn("gdb does not find the file of this hakmem: set sysroot", gdb(BLOCKS, "hakmem heap", core=core))
+
     def test_the_hardened_library(self) -> None:
         self.check(gdb(BLOCKS, *start(HARDENED), *questions(HARDENED_STATES)), HARDENED_STATES)
 

@@ -6,15 +6,19 @@ root structure points to a table of the layout of its records (src/telemetry/lay
 """
 
 import struct
+from pathlib import Path
 
 import gdb
 
 # The only two places that have to be known: tests/gdb compares them with the library's own.
 ROOT_MAGIC = b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
 ROOT_ALIGN = 64
+ROOT_CONSTANT_BYTES = 108  # versions, a hash of places, the first sizes: as they are in the library's file
 ROOT_LAYOUT_AT = 256
 LAYOUT_LINE = struct.Struct("<36sHH")
 LAYOUT_MOST_LINES = 400
+
+LIBRARY_HINT = "set sysroot or solib-search-path to where the one is that ran"
 
 HARD_SIZE_MASK = 0x1FFFF
 HARD_LIVE = 1 << 31
@@ -55,16 +59,44 @@ def by_search():
         words = line.split()
         if len(words) < 5 or words[1] != "-" or words[3] != "is" or not words[4].startswith(".data"):
             continue
-        begin, end = int(words[0], 16), int(words[2], 16)
-        try:
-            data = read(begin, end - begin)
-        except UnreadableError:
-            continue
-        at = data.find(ROOT_MAGIC)
-        while at >= 0:
-            if (begin + at) % ROOT_ALIGN == 0:
-                yield begin + at
-            at = data.find(ROOT_MAGIC, at + 1)
+        yield from roots_between(int(words[0], 16), int(words[2], 16))
+
+
+def by_mappings():
+    """The same for libraries of ours that gdb has no file of: removed or replaced since they were loaded."""
+    try:
+        lines = gdb.execute("info proc mappings", to_string=True).splitlines()
+    except gdb.error:
+        return
+    for line in lines:
+        words = line.split()
+        if "/libhakmem" in line and words[0].startswith("0x"):
+            yield from roots_between(int(words[0], 16), int(words[1], 16))
+
+
+def roots_between(begin, end):
+    """Places that begin like a root; none where the memory cannot be read."""
+    try:
+        data = read(begin, end - begin)
+    except UnreadableError:
+        return
+    at = data.find(ROOT_MAGIC)
+    while at >= 0:
+        if (begin + at) % ROOT_ALIGN == 0:
+            yield begin + at
+        at = data.find(ROOT_MAGIC, at + 1)
+
+
+def other_file(root):
+    """Of a core file: the file that gdb takes constants from, if another build wrote its root."""
+    if "core dump file" not in gdb.execute("info files", to_string=True):
+        return None
+    path = gdb.solib_name(root) or gdb.current_progspace().filename
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, TypeError):
+        return None
+    return path if ROOT_MAGIC in data and read(root, ROOT_CONSTANT_BYTES) not in data else None
 
 
 class Layout:
@@ -104,23 +136,28 @@ class Layout:
 
 def find_layout():
     """The layout of the library that runs, of several the one that is in use."""
-    started = None
-    for root in dict.fromkeys([*by_symbol(), *by_search()]):
-        try:
-            if read(root, len(ROOT_MAGIC)) != ROOT_MAGIC:
-                continue
-            layout = Layout(root)
-            if layout.get(layout.part("HAK_ROOT_SPACE"), "hak_space.slots"):
-                return layout
-            started = layout
-        except UnreadableError:
-            continue
-    if started is not None:
-        raise UnreadableError("hakmem is loaded, but nothing has been allocated yet")
-    raise UnreadableError(
+    problem = (
         "no hakmem here: load the core file or attach to the process first; "
         "for a core file, gdb must also find the program and its libraries"
     )
+    for root in dict.fromkeys([*by_symbol(), *by_search(), *by_mappings()]):
+        try:
+            if read(root, len(ROOT_MAGIC)) != ROOT_MAGIC:
+                continue
+            if path := other_file(root):
+                problem = f"{path} is not the hakmem of this core file, but of another build: {LIBRARY_HINT}"
+                continue
+            problem = (
+                f"gdb does not find the file of this hakmem: {LIBRARY_HINT}; "
+                "or /proc/PID/coredump_filter left its memory out of the core file"
+            )
+            layout = Layout(root)
+            if layout.get(layout.part("HAK_ROOT_SPACE"), "hak_space.slots"):
+                return layout
+            problem = "hakmem is loaded, but nothing has been allocated yet"
+        except UnreadableError:
+            continue
+    raise UnreadableError(problem)
 
 
 # --- what is where ---
