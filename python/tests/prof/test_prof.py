@@ -239,6 +239,59 @@ def test_core_file(program: Path, tmp_path: Path) -> None:
     assert "apple" in run("top", core)
 
 
+def test_a_program_that_was_replaced(program: Path, tmp_path: Path) -> None:
+    """What is at its path by now has other functions at the same addresses."""
+    path = tmp_path / "replaced"
+    shutil.copy(program, path)
+    with subprocess.Popen([path, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            before = run("folded", str(process.pid))
+            path.unlink()
+            shutil.copy(other_program(tmp_path), path)
+            assert run("folded", str(process.pid)) == before
+            saved = tmp_path / "now.prof"
+            run("dump", str(process.pid), "-o", saved)
+        finally:
+            process.kill()
+    text = run("folded", saved)
+    assert "replaced (deleted)+0x" in text
+    assert not any(name in text for name in ("apple", "plum"))
+
+
+def other_program(folder: Path) -> Path:
+    """The same with other names."""
+    path = folder / "other"
+    source = SOURCE.replace("apple", "plum").replace("fruit", "stone")
+    command = ["gcc", "-O2", "-g", "-x", "c", "-", "-o", str(path)]
+    subprocess.run(command, input=source, text=True, check=True)
+    return path
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0,
+    reason="needs a mount namespace",
+)
+def test_another_mount_namespace(program: Path, tmp_path: Path) -> None:
+    """As of a container: a file that has the same path here is another one."""
+    path, inner = tmp_path / "program", tmp_path / "inner"
+    shutil.copy(other_program(tmp_path), path)
+    shutil.copy(program, inner)
+    script = f"mount --bind {inner} {path} && LD_PRELOAD={BUILD / 'libhakmem.so'} exec {path} wait"
+    options = {k: v for k, v in sampled().items() if k != "LD_PRELOAD"}
+    command = ["unshare", "-m", "sh", "-c", script]
+    with subprocess.Popen(command, env=options, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            text = run("folded", str(process.pid))
+        finally:
+            process.kill()
+    assert "apple" in text
+    assert "plum" not in text
+
+
 CHURN = """
 print("ready", flush=True)
 while True:

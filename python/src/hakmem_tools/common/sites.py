@@ -64,6 +64,7 @@ class Reader:
 
     def __init__(self, pid: int | str) -> None:
         self.pid = pid  # or the path of a core file
+        self.process = int(pid) if str(pid).isdecimal() else 0
         self.known: dict[int, list[Function]] = {}
 
     def look(self, *options: str) -> Stat:
@@ -80,6 +81,7 @@ class Reader:
         raw, _, symbolizer = modules()
         new = [site for site in found if site["file"] and site["address"] not in self.known]
         profile = raw.Profile(
+            process=self.process,
             mappings=[
                 raw.Mapping(s["address"] - 1, s["address"] + 1, s["offset"] - 1, s["file"])
                 for s in new
@@ -93,6 +95,7 @@ class Reader:
         """Names and figures of the sites of a heap profile."""
         raw, stacks, symbolizer = modules()
         profile = raw.parse(text, f"the profile of process {self.pid}")
+        profile.process = self.process
         new = [site for site in profile.sites if any(pc not in self.known for pc in site.stack)]
         symbols = symbolizer(replace(profile, sites=new))
         for site in new:

@@ -66,7 +66,9 @@ def load(source: str) -> raw.Profile:
     path = Path(source)
     try:
         if source.isdecimal() and not path.exists():
-            return raw.parse(command.run("samples", source), f"the profile of process {source}")
+            profile = raw.parse(command.run("samples", source), f"the profile of process {source}")
+            profile.process = int(source)
+            return profile
         if is_core(path):
             return raw.parse(command.run("samples", source), f"the profile in {source}")
     except OSError as error:

@@ -135,7 +135,7 @@ class Writer:
                 memory_limit=mapping.end,
                 file_offset=mapping.offset,
                 filename=self.string(mapping.path),
-                build_id=self.string(self.symbols.image(mapping.path).build_id),
+                build_id=self.string(self.symbols.image(mapping).build_id),
                 has_functions=True,
                 has_filenames=True,
                 has_line_numbers=True,

@@ -31,6 +31,8 @@ class Mapping:
     end: int
     offset: int
     path: str
+    deleted: bool = False
+    """The file has been removed or replaced since: at its path there is none, or another one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Profile:
     time_ns: int = 0
     sites: list[Site] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)
+    process: int = 0
+    """That it was read from just now; 0: it is from a file, and the process may be gone."""
 
     def mapping_of(self, address: int) -> Mapping | None:
         """What is mapped at an address."""
@@ -88,7 +92,8 @@ def parse_mapping(line: str) -> Mapping | None:
     start, end, _, offset, path = match.groups()
     if not path.startswith("/"):
         return None
-    return Mapping(int(start, 16), int(end, 16), int(offset, 16), path.removesuffix(" (deleted)"))
+    name = path.removesuffix(" (deleted)")
+    return Mapping(int(start, 16), int(end, 16), int(offset, 16), name, name != path)
 
 
 def parse_line(profile: Profile, line: str) -> None:

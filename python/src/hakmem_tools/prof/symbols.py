@@ -5,6 +5,7 @@ Names come from addr2line (binutils), which reads debug information in all its f
 separate files; where it knows nothing, from the symbol tables (pyelftools). Who uses it: stacks.py.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -133,38 +134,65 @@ def ask_addr2line(path: str, addresses: list[int]) -> dict[int, list[Function]]:
     return parse_addr2line(done.stdout) if done.returncode == 0 else {}
 
 
+def points_to(link: str, target: str) -> bool:
+    """Whether a symbolic link is there, may be read, and says this."""
+    try:
+        return str(Path(link).readlink()) == target
+    except OSError:
+        return False
+
+
+def place(mapping: Mapping, process: int) -> str:
+    """Where the file is that was mapped; "" if nowhere. At its path may be another one: it has been
+    replaced since, or the process has another root, as in a container."""
+    if mapping.deleted:
+        part = f"/proc/{process}/map_files/{mapping.start:x}-{mapping.end:x}"  # for root
+        links = (part, f"/proc/{process}/exe")
+        return next((link for link in links if points_to(link, f"{mapping.path} (deleted)")), "")
+    inside = Path(f"/proc/{process}/root{mapping.path}")
+    try:
+        return mapping.path if inside.samefile(mapping.path) else str(inside)
+    except OSError:
+        return str(inside) if os.access(inside, os.R_OK) else mapping.path
+
+
 class Symbolizer:
     """Functions of a profile's addresses. Return addresses: the call is before them."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.images: dict[str, Image] = {}
+        self.images: dict[tuple[str, bool], Image] = {}
         self.known: dict[int, list[Function]] = {}
-        by_path: dict[str, dict[int, int]] = {}
+        by_image: dict[tuple[str, bool], dict[int, int]] = {}
         for pc in {pc for site in profile.sites for pc in site.stack}:
             mapping = profile.mapping_of(pc)
             if mapping is None:
                 continue
-            address = self.image(mapping.path).address(mapping, pc - 1)
+            address = self.image(mapping).address(mapping, pc - 1)
             if address is not None:
-                by_path.setdefault(mapping.path, {})[pc] = address
-        for path, addresses in by_path.items():
-            self.look_up(path, addresses)
+                by_image.setdefault((mapping.path, mapping.deleted), {})[pc] = address
+            elif mapping.deleted:
+                offset = pc - 1 - mapping.start + mapping.offset
+                self.known[pc] = [Function(f"{Path(mapping.path).name} (deleted)+{offset:#x}")]
+        for key, addresses in by_image.items():
+            self.look_up(key, addresses)
 
-    def image(self, path: str) -> Image:
+    def image(self, mapping: Mapping) -> Image:
         """The file, read once."""
-        if path not in self.images:
-            self.images[path] = read_image(path)
-        return self.images[path]
+        key = mapping.path, mapping.deleted
+        if key not in self.images:
+            self.images[key] = read_image(place(mapping, self.profile.process))
+        return self.images[key]
 
-    def look_up(self, path: str, addresses: dict[int, int]) -> None:
+    def look_up(self, key: tuple[str, bool], addresses: dict[int, int]) -> None:
         """Finds the functions of one file's addresses."""
-        found = ask_addr2line(path, sorted(set(addresses.values())))
+        image = self.images[key]
+        found = ask_addr2line(image.path, sorted(set(addresses.values())))
         for pc, address in addresses.items():
             functions = found.get(address, [])
-            if not functions and (name := self.image(path).symbol(address)):
+            if not functions and (name := image.symbol(address)):
                 functions = [Function(name)]
-            self.known[pc] = functions or [Function(f"{Path(path).name}+{address:#x}")]
+            self.known[pc] = functions or [Function(f"{Path(key[0]).name}+{address:#x}")]
 
     def functions(self, pc: int) -> list[Function]:
         """Innermost first; never empty."""
