@@ -83,9 +83,11 @@ static void process_read(struct process *p, const struct hak_doctor *d)
         (void)fclose(file);
 }
 
+/* What `hakmem record` preloads has nothing of the allocator in it. */
 static bool process_is_hakmem(const char *file)
 {
-    return hak_starts_with(hak_basename(file), "libhakmem");
+    const char *name = hak_basename(file);
+    return hak_starts_with(name, "libhakmem") && !hak_starts_with(name, "libhakmem-record");
 }
 
 /* The first entry of LD_PRELOAD that is hakmem's library: a new string, or NULL. */
@@ -169,7 +171,7 @@ static void process_say_how(struct hak_doctor *d)
     free(exe);
 }
 
-/* By its records: also in static programs. */
+/* By its records: also in static programs. Not found: what the command says of that, or NULL. */
 static bool process_has_root(const struct hak_doctor *d, char **what)
 {
     struct hak_remote remote;
@@ -180,8 +182,9 @@ static bool process_has_root(const struct hak_doctor *d, char **what)
         return false;
     if (hak_remote_open(&remote, d->pid, &obstacle) && hak_remote_look_at_pages(&remote))
         found = hak_image_open(&image, &remote, &obstacle);
-    if (found)
-        *what = hak_format("hakmem %s, in %s", hak_image_version(&image), image.library);
+    *what = found ? hak_format("hakmem %s, in %s", hak_image_version(&image), image.library)
+            : obstacle.problem != NULL ? hak_format("%s", obstacle.problem)
+                                       : NULL;
     hak_obstacle_free(&obstacle);
     hak_remote_close(&remote);
     return found;
@@ -194,10 +197,16 @@ static bool process_look_at_takeover(struct hak_doctor *d, const struct process 
     bool mapped = false;
     for (size_t i = 0; i < p->files.count; i++)
         mapped |= process_is_hakmem(p->files.at[i]);
-    bool found = process_has_root(d, &what) || mapped;
-    if (found)
+    bool read = process_has_root(d, &what);
+    bool found = read || mapped;
+    if (mapped && !read && what != NULL)
+        hak_doctor_add(d, "preload", HAK_NOTE, hak_format("%s", what),
+                       "'hakmem stat', 'top', 'prof' and 'explain' cannot tell of its memory",
+                       hak_format("if its library has been replaced since it began, start it "
+                                  "again; else use the command that was installed with it"));
+    else if (found)
         hak_doctor_add(d, "preload", HAK_OK,
-                       what != NULL ? what : hak_format("libhakmem is loaded"), NULL, NULL);
+                       hak_format("%s", what != NULL ? what : "libhakmem is loaded"), NULL, NULL);
     else if (p->files.count == 0 && p->maps_error == ESRCH)
         hak_doctor_add(
             d, "preload", HAK_PROBLEM,
@@ -213,6 +222,7 @@ static bool process_look_at_takeover(struct hak_doctor *d, const struct process 
     else
         process_say_how(d);
     free(library);
+    free(what);
     return found;
 }
 

@@ -157,7 +157,10 @@ bool hak_image_open(struct hak_image *image, struct hak_remote *r, struct hak_ob
         obstacle->problem =
             hak_format("%s uses hakmem %s, whose records this command (%s) does not know", name,
                        hak_image_version(image), HAKMEM_VERSION);
-        obstacle->hint = "use the hakmem command that was installed with that library";
+        obstacle->hint = r->is_core ? "use the hakmem command that was installed with that library"
+                                    : "use the hakmem command that was installed with that "
+                                      "library, or start the process again with the one that is "
+                                      "installed now";
     } else {
         obstacle->problem = hak_format("hakmem is in %s, but its records cannot be read", name);
         obstacle->hint = "try again; a core file may be cut off";

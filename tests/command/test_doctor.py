@@ -264,6 +264,26 @@ class TestProcesses(CommandCase):
         self.assertEqual(found["level"], "ok")
         self.assertRegex(found["value"], r"^hakmem \d+\.\d+\.\d+, in libhakmem\.so$")
 
+    def test_a_library_that_cannot_be_read(self) -> None:
+        """As after an upgrade: hakmem is at work, but this command can tell nothing of it."""
+        if not self.real_library:
+            self.skipTest("needs the library: TEST_HAKMEM_LIBRARY")
+        data = bytearray(Path(self.library).read_bytes())
+        data[data.index(b"\x7fhakmem root\r\n\x1a\x01") + 32] += 1
+        other = self.folder / "libhakmem-other.so"
+        other.write_bytes(data)
+        found = self.finding("preload", self.running("cat", LD_PRELOAD=str(other)))
+        self.assertEqual(found["level"], "note")
+        self.assertRegex(found["value"], r"^cat uses hakmem \S+, whose records this command")
+        self.assertIn("start it again", found["fix"])
+
+    def test_a_process_that_is_recorded(self) -> None:
+        """What `hakmem record` preloads is no allocator."""
+        recorder = self.compile("libhakmem-record.so", "int nothing;\n", "-shared", "-fPIC")
+        found = self.finding("preload", self.running("cat", LD_PRELOAD=str(recorder)))
+        self.assertEqual(found["level"], "problem")
+        self.assertRegex(found["value"], "not in the process")
+
     def test_not_under_hakmem(self) -> None:
         self.assertRegex(self.finding("preload", self.running("cat"))["value"], "not in the process")
 
