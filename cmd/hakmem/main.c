@@ -72,12 +72,29 @@ static const struct command *main_find(const char *name)
     return NULL;
 }
 
+/* Programs in Python: an installation may be without them, as Debian's packages are. */
+static const char *const main_tools[] = {"bench",    "map", "policy", "prof",
+                                         "timeline", "top", "tune"};
+
+static bool main_is_tool(const char *name)
+{
+    for (size_t i = 0; i < sizeof main_tools / sizeof *main_tools; i++)
+        if (strcmp(main_tools[i], name) == 0)
+            return true;
+    return false;
+}
+
 /* The nearest of our own commands and of the external ones, or an end without a suggestion. */
 static _Noreturn void main_unknown(const char *name)
 {
     struct hak_strings names = {0};
     const char *nearest = NULL;
     unsigned best = strlen(name) < 4 ? 2 : 3;
+    if (main_is_tool(name))
+        hak_die(HAK_EXIT_USAGE,
+                "'%s' is a program of its own, hakmem-%s, which is not installed: it is one of the "
+                "Python tools in hakmem's sources (pip install ./python)",
+                name, name);
     hak_external_list(&names);
     for (size_t i = 0; i < COMMANDS; i++)
         hak_strings_add(&names, hak_format("%s", commands[i].name));

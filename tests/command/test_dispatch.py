@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import support
 from support import CommandCase
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class TestDispatch(CommandCase):
@@ -65,6 +69,21 @@ class TestDispatch(CommandCase):
         done = self.hakmem("photograph")
         self.assertEqual(done.returncode, 2)
         self.assertNotIn("did you mean", done.stderr)
+
+    def test_a_tool_that_is_not_installed(self) -> None:
+        """The packages of Debian have no Python tools, but the manual page tells of them."""
+        command = self.folder / "alone" / "hakmem"
+        command.parent.mkdir()
+        shutil.copy(self.command, command)
+        python = (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8")
+        tools = re.findall(r"(?m)^hakmem-(\w+) = ", python)
+        self.assertIn("top", tools)
+        for name in tools:
+            for words in ((name, "1"), ("help", name)):
+                done = subprocess.run([command, *words], env={"PATH": "/nowhere"}, capture_output=True, text=True,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertRegex(done.stderr, f"^hakmem: '{name}' is a program of its own, hakmem-{name}, .*not installed")
 
     def test_unknown_options(self) -> None:
         done = self.hakmem("--nonsense")
