@@ -23,14 +23,19 @@ if(TARGET hakmem_command)
 endif()
 
 # gdb looks for a script below its auto-load folder by the full name of each library that it loads; the prefix is that of
-# the installation, which may be another than that of the build.
+# the installation, which may be another than that of the build. Some distributions give absolute folders.
+set(gdb_dir "${CMAKE_INSTALL_LIBDIR}")
+if(NOT IS_ABSOLUTE "${gdb_dir}")
+    set(gdb_dir "\${CMAKE_INSTALL_PREFIX}/${gdb_dir}")
+endif()
+set(gdb_dir "${CMAKE_INSTALL_DATADIR}/gdb/auto-load${gdb_dir}")
 foreach(name hakmem hakmem-prefixed hakmem-hardened)
     install(FILES tools/gdb/hakmem-gdb.py
-        DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}"
+        DESTINATION "${gdb_dir}"
         RENAME "lib${name}.so.${PROJECT_VERSION}-gdb.py")
 endforeach()
 install(FILES tools/gdb/hakmem_gdb_records.py
-    DESTINATION "${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}")
+    DESTINATION "${gdb_dir}")
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/cmd/hakmem/completion.bash")
     install(FILES cmd/hakmem/completion.bash
@@ -56,5 +61,11 @@ install(FILES
 
 file(RELATIVE_PATH HAKMEM_PREFIX_FROM_PCDIR
     "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+foreach(dir LIBDIR INCLUDEDIR)
+    set(HAKMEM_PC_${dir} "${CMAKE_INSTALL_${dir}}")
+    if(NOT IS_ABSOLUTE "${HAKMEM_PC_${dir}}")
+        set(HAKMEM_PC_${dir} "\${prefix}/${HAKMEM_PC_${dir}}")
+    endif()
+endforeach()
 configure_file(cmake/hakmem.pc.in "${PROJECT_BINARY_DIR}/hakmem.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hakmem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

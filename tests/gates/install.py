@@ -235,6 +235,23 @@ def check_pkg_config(prefix: Path, libraries: Path, folder: Path, tools: argpars
     return [problem] if problem else check_run(program, libraries)
 
 
+def check_absolute(folder: Path, tools: argparse.Namespace) -> list[str]:
+    """Folders that are given whole, as some distributions do."""
+    build, libraries, headers = folder / "absolute", folder / "elsewhere" / "lib", folder / "headers"
+    options = ["-G", "Ninja", "-DHAKMEM_TESTS=OFF", f"-DCMAKE_INSTALL_PREFIX={folder / 'elsewhere'}",
+               f"-DCMAKE_INSTALL_LIBDIR={libraries}", f"-DCMAKE_INSTALL_INCLUDEDIR={headers}", *compilers(tools)]
+    problem = attempt(tools.cmake, "-S", ROOT, "-B", build, *options)
+    if problem:
+        return [problem]
+    done = subprocess.run(["pkg-config", "--cflags", "--libs", build / "hakmem.pc"], capture_output=True, text=True,
+                          check=False)
+    problems = [f"pkg-config: {flag} is not among {done.stdout!r}, with absolute folders: {done.stderr.strip()}"
+                for flag in (f"-I{headers}", f"-L{libraries}") if flag not in done.stdout.split()]
+    if f'/gdb/auto-load{libraries}"' not in (build / "cmake_install.cmake").read_text(encoding="utf-8"):
+        problems.append("the scripts for gdb do not go where it looks for them, with absolute folders")
+    return problems
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs hakmem and builds programs against it.")
     parser.add_argument("--build", type=Path, required=True)
@@ -250,6 +267,7 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
+        problems += check_absolute(folder, tools)
         problems += check_around(folder, tools)
     return gate.report("install", problems, "11 programs by CMake, one by pkg-config, two with hakmem within")
 
