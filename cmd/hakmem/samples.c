@@ -43,6 +43,8 @@ static const char *samples_take(const struct hak_image *image, struct hak_remote
 {
     struct hak_prof p;
     const void *at = image->root.at[HAK_ROOT_SAMPLES];
+    if (image->root.flags & HAK_ROOT_HARDENED)
+        return "it has the hardened library, which has no heap profile";
     if (at == NULL || !hak_remote_read(r, (uint64_t)(uintptr_t)at, &p, sizeof p))
         return "its heap profile cannot be read";
     if (hak_load_relaxed(&p.period_bytes) == 0)
@@ -105,7 +107,9 @@ int hak_samples(int argc, char **argv)
         hak_say("samples: %s: %s", argv[1], problem);
     else
         hak_say("samples: %s", problem);
-    if (open && problem != NULL && remote.is_core)
+    if (open && problem != NULL && (image.root.flags & HAK_ROOT_HARDENED))
+        hak_say("hint: run the program with libhakmem.so, and HAKMEM_PROF=1 in its environment");
+    else if (open && problem != NULL && remote.is_core)
         hak_say("hint: run the program with HAKMEM_PROF=1 in its environment");
     else if (open && problem != NULL)
         hak_say("hint: 'hakmem prof start %s', or HAKMEM_PROF=1 in its environment", argv[1]);

@@ -127,6 +127,16 @@ class TestSamples(SamplesCase):
             self.assertRegex(done.stderr, f"^hakmem: samples: {source}: it has no heap profile\nhakmem: hint: .*HAKMEM_PROF=1")
             self.assertEqual("prof start" in done.stderr, source == str(process.pid))  # nobody can ask a core
 
+    def test_hardened(self) -> None:
+        """It has no profile, whatever is in its environment."""
+        library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")
+        if not library.exists():
+            self.skipTest("no hardened library")
+        process = self.running(self.compile("hold", HOLD), env={"LD_PRELOAD": str(library)})
+        done = self.hakmem("samples", str(process.pid))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "it has the hardened library, which has no heap profile\n.*hint: .*libhakmem.so")
+
     def test_refusals(self) -> None:
         for words, status, message in (
             ((), 2, "one process or core file"),
