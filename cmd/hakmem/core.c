@@ -9,6 +9,7 @@
 #include "util.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,88 @@ static void core_read_notes(struct core *c, const Elf64_Phdr *s)
     free(notes);
 }
 
+/* --- whether a file is still the one that was mapped: by the build's number, which is in the first
+ * page of programs and libraries, and so in a core file that has those pages --- */
+
+#define CORE_PAGE_BYTES 4096u
+
+/* Among notes; NULL: it is not there. */
+static const char *core_build_id_of_notes(const char *next, const char *end, size_t *bytes)
+{
+    Elf64_Nhdr note;
+    while ((size_t)(end - next) >= sizeof note) {
+        memcpy(&note, next, sizeof note);
+        size_t name = ((size_t)note.n_namesz + 3) & ~(size_t)3;
+        size_t data = ((size_t)note.n_descsz + 3) & ~(size_t)3;
+        next += sizeof note;
+        if (name > (size_t)(end - next) || data > (size_t)(end - next) - name)
+            break;
+        next += name;
+        *bytes = note.n_descsz;
+        if (note.n_type == NT_GNU_BUILD_ID && name == 4 && memcmp(next - 4, "GNU", 4) == 0)
+            return next;
+        next += data;
+    }
+    return NULL;
+}
+
+/* Of the file of which this is the first page; NULL: none is there. */
+static const char *core_build_id(const char *page, size_t *bytes)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr segment;
+    const char *found = NULL;
+    memcpy(&header, page, sizeof header);
+    uint64_t room = header.e_phoff < CORE_PAGE_BYTES ? CORE_PAGE_BYTES - header.e_phoff : 0;
+    for (size_t i = 0; i < header.e_phnum && (i + 1) * sizeof segment <= room && found == NULL;
+         i++) {
+        memcpy(&segment, page + header.e_phoff + i * sizeof segment, sizeof segment);
+        if (segment.p_type == PT_NOTE && segment.p_offset <= CORE_PAGE_BYTES &&
+            segment.p_filesz <= CORE_PAGE_BYTES - segment.p_offset)
+            found = core_build_id_of_notes(page + segment.p_offset,
+                                           page + segment.p_offset + segment.p_filesz, bytes);
+    }
+    return found;
+}
+
+/* Whether the first page at an address in the core is of another build than the file's. */
+static bool core_is_replaced(const struct core *c, const struct hak_mapping *m)
+{
+    char was[CORE_PAGE_BYTES], is[CORE_PAGE_BYTES];
+    size_t was_bytes, is_bytes;
+    const Elf64_Phdr *s = c->segments, *end = s + c->count;
+    while (s < end && (s->p_type != PT_LOAD || s->p_vaddr != m->start))
+        s++;
+    if (s == end || s->p_filesz < sizeof was || !core_read(c, was, sizeof was, s->p_offset) ||
+        memcmp(was, ELFMAG, SELFMAG) != 0)
+        return false;
+    int file = open(m->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool read = file >= 0 && pread(file, is, sizeof is, 0) == (ssize_t)sizeof is;
+    if (file >= 0)
+        (void)close(file);
+    const char *a = core_build_id(was, &was_bytes);
+    const char *b = read ? core_build_id(is, &is_bytes) : NULL;
+    return a != NULL && b != NULL && (was_bytes != is_bytes || memcmp(a, b, is_bytes) != 0);
+}
+
+/* Named as the kernel names what is at its path no more, so that nobody reads the other file. */
+static void core_mark_replaced(struct core *c)
+{
+    struct hak_remote *r = c->remote;
+    for (size_t i = 0; i < r->file_count; i++) {
+        if (r->files[i].file_offset != 0 || !core_is_replaced(c, &r->files[i]))
+            continue;
+        char *name = r->files[i].name;
+        for (size_t j = r->file_count; j-- > i;)
+            if (strcmp(r->files[j].name, name) == 0) {
+                char *marked = hak_format("%s (deleted)", name);
+                free(j == i ? NULL : r->files[j].name);
+                r->files[j].name = marked;
+            }
+        free(name);
+    }
+}
+
 bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obstacle *obstacle)
 {
     struct core c = {.remote = r};
@@ -177,6 +260,7 @@ bool hak_remote_open_core(struct hak_remote *r, const char *path, struct hak_obs
         for (unsigned i = 0; i < c.count; i++)
             if (c.segments[i].p_type == PT_NOTE)
                 core_read_notes(&c, &c.segments[i]);
+        core_mark_replaced(&c);
     }
     uint64_t whole_bytes = is_core ? core_whole_bytes(&c) : 0;
     free(c.segments);

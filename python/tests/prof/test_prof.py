@@ -260,11 +260,32 @@ def test_a_program_that_was_replaced(program: Path, tmp_path: Path) -> None:
     assert not any(name in text for name in ("apple", "plum"))
 
 
+@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
+def test_a_core_file_of_a_program_that_was_replaced(program: Path, tmp_path: Path) -> None:
+    """As on another machine: the number of its build, which a core file has, is another."""
+    path = tmp_path / "replaced"
+    shutil.copy(program, path)
+    with subprocess.Popen([path, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            made = ["gcore", "-o", str(tmp_path / "core"), str(process.pid)]
+            subprocess.run(made, capture_output=True, check=True)
+        finally:
+            process.kill()
+    core = tmp_path / f"core.{process.pid}"
+    assert "apple" in run("folded", core)
+    shutil.copy(other_program(tmp_path), path)
+    text = run("folded", core)
+    assert "replaced (deleted)+0x" in text
+    assert not any(name in text for name in ("apple", "plum"))
+
+
 def other_program(folder: Path) -> Path:
     """The same with other names."""
     path = folder / "other"
     source = SOURCE.replace("apple", "plum").replace("fruit", "stone")
-    command = ["gcc", "-O2", "-g", "-x", "c", "-", "-o", str(path)]
+    command = ["gcc", "-O2", "-g", "-Wl,--build-id", "-x", "c", "-", "-o", str(path)]
     subprocess.run(command, input=source, text=True, check=True)
     return path
 
