@@ -36,7 +36,7 @@ static bool image_try_root(struct hak_image *image, uint64_t at, enum image_matc
     if (!hak_remote_read(image->remote, at, &root, sizeof root))
         return false;
     enum image_match match = image_match(&root);
-    if (match <= *best)
+    if (match <= *best && match != IMAGE_FITS) /* a root that is not in use may come first */
         return false;
     *best = match;
     image->root = root;
@@ -64,15 +64,18 @@ static bool image_search(struct hak_image *image, const struct hak_mapping *m, b
     return false;
 }
 
-/* Of a library of ours first, then of other files, then of memory without a file. */
+/* Of a library of ours first, of several the one that is malloc; then of other files, then of
+ * memory without a file. */
 static bool image_is_in_round(const struct hak_mapping *m, unsigned round)
 {
     bool ours = hak_starts_with(hak_basename(m->name), "libhakmem");
+    bool prefixed = hak_starts_with(hak_basename(m->name), "libhakmem-prefixed");
     bool file = m->name[0] == '/';
     if (!m->writable || m->shared)
         return false;
-    return round == 0   ? ours
-           : round == 1 ? file && !ours
+    return round == 0   ? ours && !prefixed
+           : round == 1 ? prefixed
+           : round == 2 ? file && !ours
                         : !file && m->end - m->start <= SEARCH_MOST_BYTES;
 }
 
@@ -80,7 +83,7 @@ static bool image_find(struct hak_image *image, enum image_match *best)
 {
     char buffer[HAK_PAGE_BYTES];
     struct hak_remote *r = image->remote;
-    unsigned rounds = r->is_core ? 3 : 2;
+    unsigned rounds = r->is_core ? 4 : 3;
     for (unsigned resident_only = r->is_core ? 0 : 1;; resident_only = 0) {
         for (unsigned round = 0; round < rounds; round++)
             for (size_t i = 0; i < r->count; i++)

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import support
-from stat_support import LINES, StatCase, python_with
+from stat_support import LINES, ROOT, StatCase, python_with
 
 # Holds 3000 blocks of 100 bytes, 40 of 100000 and one of 5 MB; frees some in another thread; asks for too much;
 # prints hakmem_stats_json, malloc_info and, on stderr, malloc_stats; then pauses.
@@ -175,6 +175,22 @@ import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 families = text_string_to_metric_families(open(sys.argv[1]).read())
 print(json.dumps([[s.name, s.labels, s.value] for f in families for s in f.samples]))
+"""
+
+
+# Has a block of malloc, and with an argument one of hakmem_malloc.
+TWO = """
+#include <hakmem.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile block;
+int main(int argc, char **argv)
+{
+    (void)argv;
+    block = argc > 1 ? hakmem_malloc(1) : NULL;
+    block = malloc(100000);
+    return write(1, "x", 1) == 1 ? pause() : 1;
+}
 """
 
 
@@ -345,6 +361,20 @@ class TestFigures(StatCase):
         for block in kept["blocks"]:
             self.assertEqual(of[block & ~0xFFFF]["sample_bytes"], 1008)
         self.assertFalse("lifetime_sites" in self.stat_json(str(self.hold()[0].pid)))
+
+    def test_two_libraries(self) -> None:
+        """The one that is malloc is told, wherever the other one lies, and whether that is in use or not."""
+        library = Path(os.environ["TEST_HAKMEM_LIBRARY"])
+        prefixed = library.with_name("libhakmem-prefixed.so")
+        if not prefixed.exists():
+            self.skipTest("no prefixed library")
+        program = self.compile("two", TWO, f"-I{ROOT / 'include'}", str(prefixed))
+        for preload in (f"{library}:{prefixed}", f"{prefixed}:{library}"):
+            for words in ((program,), (program, "both")):
+                process = self.running(*words, env={"LD_PRELOAD": preload, "LD_LIBRARY_PATH": str(prefixed.parent)})
+                self.assertEqual(os.read(process.stdout.fileno(), 1), b"x")
+                stat = self.stat_json(str(process.pid))
+                self.assertGreater(stat["counters"]["live.bytes"], 99999, (preload, words))
 
     def test_hardened(self) -> None:
         library = Path(os.environ["TEST_HAKMEM_LIBRARY"]).with_name("libhakmem-hardened.so")
