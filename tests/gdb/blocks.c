@@ -10,6 +10,8 @@
 
 void *volatile live, *volatile in_bin, *volatile in_slab, *volatile in_outbox, *volatile remote;
 void *volatile in_large, *volatile in_huge, *volatile gone, *volatile kept;
+void *volatile other; /* of whichever library has this name first */
+void *hakmem_malloc(size_t) __attribute__((weak));
 static void *volatile many[MANY];
 static pthread_barrier_t barrier;
 
@@ -36,6 +38,7 @@ static void *free_and_wait(void *unused)
 int main(void)
 {
     pthread_t thread;
+    other = hakmem_malloc != NULL ? hakmem_malloc(7000) : NULL;
     live = malloc(100);
     in_outbox = malloc(64);
     remote = malloc(200);

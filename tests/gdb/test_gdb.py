@@ -145,6 +145,16 @@ class Gdb(unittest.TestCase):
         self.assertRegex(text, r"superslabs of 2 MiB: 1 in use")
         self.assertIn("gdb does not find the file of this hakmem: set sysroot", gdb(BLOCKS, "hakmem heap", core=core))
 
+    def test_two_libraries(self) -> None:
+        """The one that an address is of; else the one that is malloc."""
+        prefixed = LIBRARY.with_name("libhakmem-prefixed.so")
+        commands = start(Path(f"{prefixed}:{LIBRARY}"))
+        text = gdb(BLOCKS, *commands, "hakmem heap", *questions({"live": "", "other": ""}))
+        self.assertRegex(text, r"large blocks 0\.2 MiB\n")
+        of = answers(text)
+        self.assertRegex(of["live"], STATES["live"])
+        self.assertRegex(of["other"], r"first byte of a block of \d+ bytes\n.*\n +state +live\n")
+
     def test_the_hardened_library(self) -> None:
         self.check(gdb(BLOCKS, *start(HARDENED), *questions(HARDENED_STATES)), HARDENED_STATES)
 

@@ -386,10 +386,10 @@ class Hakmem(gdb.Command):
         super().__init__("hakmem", gdb.COMMAND_DATA, gdb.COMPLETE_COMMAND, prefix=True)
 
 
-def show(lines):
+def show(lines, address=None):
     """Prints lines; what cannot be had is an error of gdb's, in one line."""
     try:
-        for line in lines(State()):
+        for line in lines(State(address)):
             print(line)
     except (UnreadableError, struct.error) as error:
         raise gdb.GdbError(f"hakmem: {error}") from None
@@ -412,7 +412,7 @@ class WhereIs(gdb.Command):
             value = int(gdb.parse_and_eval(f"(unsigned long) ({argument})"))
         except gdb.error as error:
             raise gdb.GdbError(f"hakmem whereis: {argument}: {error}") from None
-        show(lambda state: describe(state, value))
+        show(lambda state: describe(state, value), value)
 
 
 class Heap(gdb.Command):

@@ -134,13 +134,22 @@ class Layout:
         return number(self.root + self["hak_root.at"] + 8 * self[name])
 
 
-def find_layout():
-    """The layout of the library that runs, of several the one that is in use."""
+def holds(layout, address):
+    """Whether an address is in the window of a library."""
+    space = layout.part("HAK_ROOT_SPACE")
+    place = address - layout.get(space, "hak_space.base")
+    return 0 <= place < layout.get(space, "hak_space.slots") << layout["HAK_SLOT_SHIFT"]
+
+
+def find_layout(address=None):
+    """The layout of the library that runs; of several in use the one that has the address, or that is malloc."""
+    found = None
     problem = (
         "no hakmem here: load the core file or attach to the process first; "
         "for a core file, gdb must also find the program and its libraries"
     )
-    for root in dict.fromkeys([*by_symbol(), *by_search(), *by_mappings()]):
+    roots = dict.fromkeys([*by_symbol(), *by_search(), *by_mappings()])
+    for root in sorted(roots, key=lambda root: "libhakmem-prefixed" in (gdb.solib_name(root) or "")):
         try:
             if read(root, len(ROOT_MAGIC)) != ROOT_MAGIC:
                 continue
@@ -153,11 +162,15 @@ def find_layout():
             )
             layout = Layout(root)
             if layout.get(layout.part("HAK_ROOT_SPACE"), "hak_space.slots"):
-                return layout
+                if address is None or holds(layout, address):
+                    return layout
+                found = found or layout
             problem = "hakmem is loaded, but nothing has been allocated yet"
         except UnreadableError:
             continue
-    raise UnreadableError(problem)
+    if found is None:
+        raise UnreadableError(problem)
+    return found
 
 
 # --- what is where ---
@@ -196,8 +209,8 @@ class Slab:
 class State:
     """The allocator in the process, as far as it does not change with the question."""
 
-    def __init__(self):
-        self.layout = layout = find_layout()
+    def __init__(self, address=None):
+        self.layout = layout = find_layout(address)
         self.space = layout.part("HAK_ROOT_SPACE")
         self.tables = layout.part("HAK_ROOT_TABLES")
         self.base = layout.get(self.space, "hak_space.base")
