@@ -100,7 +100,7 @@ format: ## bring the C and C++ sources into the house format
 	@tools/format.sh
 
 install: build ## install below PREFIX (and DESTDIR)
-	@$(call logged,installing to $(DESTDIR)$(PREFIX),install,\
+	@umask 022; $(call logged,installing to $(DESTDIR)$(PREFIX),install,\
 	  env DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)')
 
 clean: ## remove everything that was built

@@ -252,6 +252,15 @@ def check_absolute(folder: Path, tools: argparse.Namespace) -> list[str]:
     return problems
 
 
+def check_make(folder: Path) -> list[str]:
+    """`make install` by an administrator whose files nobody else may read."""
+    staging = folder / "private"
+    command = 'umask 077 && make -C "$1" -o build install PREFIX=/opt/hakmem DESTDIR="$2"'
+    problem = attempt("sh", "-c", command, "sh", ROOT, staging)
+    closed = [path for path in staging.rglob("*") if not path.stat().st_mode & 0o004]
+    return [problem] if problem else [f"{path} was installed for its owner only" for path in closed[:5]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs hakmem and builds programs against it.")
     parser.add_argument("--build", type=Path, required=True)
@@ -267,6 +276,8 @@ def main() -> int:
             libraries = next(prefix.glob("lib*/**/libhakmem.so")).parent
             problems = check_cmake(prefix, libraries, folder, tools)
             problems += check_pkg_config(prefix, libraries, folder, tools)
+        if tools.build.resolve() == ROOT / "build" / "release":  # which is what make installs
+            problems += check_make(folder)
         problems += check_absolute(folder, tools)
         problems += check_around(folder, tools)
     return gate.report("install", problems, "11 programs by CMake, one by pkg-config, two with hakmem within")
