@@ -197,6 +197,7 @@ class Gdb(unittest.TestCase):
         for commands, expected in (
             (["hakmem whereis 1"], "no hakmem here"),
             (["hakmem heap"], "no hakmem here"),
+            ([*start(LIBRARY), "kill", "hakmem heap"], "no hakmem here"),
             ([*start(LIBRARY), "hakmem whereis"], "which address"),
             ([*start(LIBRARY), "hakmem whereis nothing_like_it"], "hakmem whereis: nothing_like_it: No symbol"),
             ([*start(LIBRARY), "hakmem whereis 1 +"], "hakmem whereis: 1 +: "),
@@ -204,6 +205,7 @@ class Gdb(unittest.TestCase):
             text = gdb(BLOCKS, *commands)
             self.assertIn(expected, text)
             self.assertNotRegex(text, "Traceback|Python Exception")
+        self.assertIn("no hakmem here", gdb(STATIC, "hakmem heap"))
 
     @unittest.skipUnless(os.environ.get("TEST_TYPES") == "1", "a build without debug information for types")
     def test_the_table_is_what_the_debug_information_says(self) -> None:

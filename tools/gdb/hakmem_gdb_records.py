@@ -148,6 +148,8 @@ def find_layout(address=None):
         "no hakmem here: load the core file or attach to the process first; "
         "for a core file, gdb must also find the program and its libraries"
     )
+    if gdb.selected_inferior().pid == 0:  # what can be read now is how the files are
+        raise UnreadableError(problem)
     roots = dict.fromkeys([*by_symbol(), *by_search(), *by_mappings()])
     for root in sorted(roots, key=lambda root: "libhakmem-prefixed" in (gdb.solib_name(root) or "")):
         try:
