@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """HAKMEM_POLICY in whole processes: what is written, what is said, what stays open.
 
-    test_process.py LIBRARY COMMAND
+    test_process.py LIBRARY HARDENED COMMAND
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -26,6 +26,9 @@ if len(sys.argv) > 2 and os.fork() == 0:
     sys.exit(0)
 """
 
+# 64 MB in blocks of classes, so that call sites are looked at, half of them freed again.
+MANY = "kept = [bytes(1000 + i % 100) for i in range(60000)]; del kept[::2]; print(sum(map(len, kept)))"
+SITE = "site 5d1bf05a2da54b5f+1234 17-4096 long 99"
 
 # What of the knob `keep` is in force, at the beginning and after a second's work.
 KEEPS = """
@@ -122,6 +125,20 @@ class Process(unittest.TestCase):
         self.assertIn("could not be written to /proc/hakmem-policy (errno ", done.stderr)
 
 
+    def test_the_hardened_library_learns_without_call_sites(self) -> None:
+        environment = {**os.environ, "LD_PRELOAD": HARDENED, "PYTHONMALLOC": "malloc"}
+
+        def learn_or_use(policy: str) -> None:
+            done = subprocess.run([sys.executable, "-c", MANY], env={**environment, "HAKMEM_POLICY": policy},
+                                  capture_output=True, text=True, check=False, timeout=300)
+            self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "31500000\n"))
+
+        learn_or_use(f"learn:{self.file}")
+        self.file.write_text(f"hakmem-policy 1\n{SITE}\n", encoding="ascii")
+        learn_or_use(f"learn:{self.file}")
+        learn_or_use(str(self.file))
+        self.assertIn(f"\n{SITE}\n", self.file.read_text(encoding="ascii"))
+
     def start(self, policy: str, seconds: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_POLICY": policy}
         process = subprocess.Popen([sys.executable, "-c", WORK, seconds], env=environment, text=True,
@@ -168,6 +185,7 @@ class Process(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    COMMAND = sys.argv.pop(2)
+    COMMAND = sys.argv.pop(3)
+    HARDENED = sys.argv.pop(2)
     LIBRARY = sys.argv.pop(1)
     unittest.main()
