@@ -70,11 +70,12 @@ static void metrics_slack(const struct hak_survey *survey)
 static void metrics_live(const struct hak_survey *survey)
 {
     const struct hak_snapshot *s = &survey->snapshot;
+    struct hak_held held = hak_survey_held(survey);
     metrics_family("hakmem_live_bytes", "gauge", "bytes",
                    "Blocks that the program holds, as they were given out.");
-    metrics_one("hakmem_live_bytes", s->live_bytes);
+    metrics_one("hakmem_live_bytes", held.bytes);
     metrics_family("hakmem_live_blocks", "gauge", NULL, "How many these are.");
-    metrics_one("hakmem_live_blocks", s->live_blocks);
+    metrics_one("hakmem_live_blocks", held.blocks);
     metrics_family("hakmem_heaps", "gauge", NULL, "Threads that have a heap.");
     metrics_one("hakmem_heaps", s->cache.heaps);
     metrics_family("hakmem_budget_bytes", "gauge", "bytes", "What may be kept unused.");

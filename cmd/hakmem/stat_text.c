@@ -96,10 +96,11 @@ static void text_blocks(const struct hak_survey *survey)
 {
     char a[16];
     const struct hak_snapshot *s = &survey->snapshot;
+    struct hak_held held = hak_survey_held(survey);
     uint64_t samples = text_small_samples(survey);
     (void)printf("\n%" PRIu64 " live block%s of %s: %" PRIu64 " small in %" PRIu64 " slab%s",
-                 (uint64_t)s->live_blocks, text_s(s->live_blocks), hak_bytes_text(a, s->live_bytes),
-                 (uint64_t)s->cache.used_blocks, (uint64_t)s->cache.slabs, text_s(s->cache.slabs));
+                 held.blocks, text_s(held.blocks), hak_bytes_text(a, held.bytes), held.small_blocks,
+                 (uint64_t)s->cache.slabs, text_s(s->cache.slabs));
     if (samples != 0)
         (void)printf(", %" PRIu64 " small sampled", samples);
     (void)printf(", %" PRIu64 " large, %" PRIu64 " huge\n", s->large.large_blocks - samples,

@@ -168,6 +168,20 @@ static void survey_fill_snapshot(struct hak_survey *survey)
     hak_snapshot_sum(s);
 }
 
+struct hak_held hak_survey_held(const struct hak_survey *survey)
+{
+    const struct hak_large_stats *large = &survey->snapshot.large;
+    struct hak_held held = {.blocks = large->large_blocks + large->huge_blocks,
+                            .bytes = large->large_bytes + large->huge_bytes};
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++) {
+        uint64_t blocks = survey->classes[cls].blocks[HAK_BLOCK_LIVE];
+        held.small_blocks += blocks;
+        held.bytes += blocks * hak_class(cls)->size_bytes;
+    }
+    held.blocks += held.small_blocks;
+    return held;
+}
+
 void hak_survey_make(struct hak_survey *survey, struct hak_image *image)
 {
     *survey = (struct hak_survey){.image = image, .complete = true};

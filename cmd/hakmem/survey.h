@@ -142,6 +142,14 @@ struct hak_survey {
 void hak_survey_make(struct hak_survey *survey, struct hak_image *image);
 void hak_survey_free(struct hak_survey *survey);
 
+/* Blocks that the program holds. (The snapshot has those as well that are on their way back or in
+ * quarantine, as the process itself cannot tell them apart.) */
+struct hak_held {
+    uint64_t blocks, bytes; /* as they were given out */
+    uint64_t small_blocks;  /* in slabs */
+};
+struct hak_held hak_survey_held(const struct hak_survey *survey);
+
 const char *hak_line_name(enum hak_line line);
 const char *hak_line_label(enum hak_line line);
 

@@ -218,18 +218,18 @@ static void count_slab(struct count *c, struct hak_slab_seen *s)
     }
     if (s->cls != HAK_CLASSES || s->blocks[HAK_BLOCK_LIVE] == 0) {
         s->resident_bytes = count_take(c, HAK_LINE_IN_TRANSITION, at, bytes);
-    } else {
-        uint64_t begin = at + s->front_bytes;
-        bool small = s->small_bytes != 0; /* the rest of its slots is nobody's, and not in memory */
-        s->resident_bytes =
-            count_alone(c, (struct alone){.at = at,
-                                          .from = small ? begin : at,
-                                          .begin = begin,
-                                          .asked = s->asked_bytes,
-                                          .block_end = small ? begin + s->small_bytes : at + bytes,
-                                          .end = at + bytes});
-        bytes = small ? s->small_bytes : bytes;
+        return;
     }
+    uint64_t begin = at + s->front_bytes;
+    bool small = s->small_bytes != 0; /* the rest of its slots is nobody's, and not in memory */
+    s->resident_bytes =
+        count_alone(c, (struct alone){.at = at,
+                                      .from = small ? begin : at,
+                                      .begin = begin,
+                                      .asked = s->asked_bytes,
+                                      .block_end = small ? begin + s->small_bytes : at + bytes,
+                                      .end = at + bytes});
+    bytes = small ? s->small_bytes : bytes;
     c->survey->large.resident_bytes += s->resident_bytes;
     c->survey->large.virtual_bytes += bytes;
     c->survey->large_blocks++;
@@ -262,10 +262,12 @@ static void count_superslab(struct count *c, struct hak_superslab_seen *s)
     struct hak_survey *survey = c->survey;
     if (s->state == HAK_SUPERSLAB_HUGE) {
         uint64_t end = at + s->mapped_bytes;
-        s->resident_bytes = s->quarantine
-                                ? count_take(c, HAK_LINE_IN_TRANSITION, at, s->mapped_bytes)
-                                : count_alone(c, (struct alone){at, at, at + s->front_bytes,
-                                                                s->asked_bytes, end, end});
+        if (s->quarantine) {
+            s->resident_bytes = count_take(c, HAK_LINE_IN_TRANSITION, at, s->mapped_bytes);
+            return;
+        }
+        s->resident_bytes =
+            count_alone(c, (struct alone){at, at, at + s->front_bytes, s->asked_bytes, end, end});
         survey->huge.resident_bytes += s->resident_bytes;
         survey->huge.virtual_bytes += s->mapped_bytes;
         survey->huge_blocks++;
