@@ -95,6 +95,19 @@ def test_what_is_new_or_gone_does_no_harm() -> None:
         views.page(view, first, views.first_order(view), NARROW)
 
 
+def test_a_thread_that_came_later_had_nothing_before() -> None:
+    """All that it has is growth, and all that it did was done since the look before."""
+    frame = two_looks()
+    third = frames.follow(frame, support.later(frame.now, 2))
+    new = {**max(frame.now["threads"], key=lambda t: t["live_bytes"]), "heap": 99}
+    third.now["threads"].append(new)
+    row = frames.thread_rows(third)[-1]
+    assert (row["heap"], row["growth"]) == (99, new["live_bytes"])
+    assert row["refill_rate"] == new["refills"] / 2 > 0
+    row = frames.thread_rows(frames.follow(third, support.later(third.now, 2)))[-1]
+    assert (row["growth"], row["refill_rate"]) == (new["live_bytes"], 0)
+
+
 def test_what_threads_have_together_is_nobodys_own() -> None:
     stat = support.recorded()
     home, busy = stat["threads"][1], stat["threads"][2]

@@ -8,7 +8,7 @@
 Who uses it: views, and app and cli, which make frames.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from hakmem_tools.common import homes, sites
 from hakmem_tools.common.command import Stat
 
 SLOT_BYTES = 65536
+LARGE_MOST = 31 * SLOT_BYTES
+"""Longer blocks are huge ones."""
 SLACK = {"large": ">", "estimated": "~", "exact": ""}
 """Before the line of what was not asked for: of large blocks only, or estimated from samples."""
 Row = dict[str, Any]
@@ -61,19 +63,33 @@ def resident(stat: Stat, name: str) -> int:
     return sum(line["resident_bytes"] for line in stat["waterfall"] if line["name"] == name)
 
 
+def itself(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is new has not changed."""
+    return item
+
+
+def nothing(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is new had nothing and did nothing before."""
+    return dict.fromkeys(item, 0)
+
+
 def matched(
-    frame: Frame, section: str, key: str
+    frame: Frame,
+    section: str,
+    key: str,
+    of_new: Callable[[Mapping[str, Any]], Mapping[str, Any]] = itself,
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
-    """Each member of a list with what it was before and at first; itself where it is new."""
+    """Each member of a list with what it was before and at first, or what `of_new` says it was."""
     before = {item[key]: item for item in frame.before[section]}
     first = {item[key]: item for item in frame.first[section]}
     for item in frame.now[section]:
-        yield item, before.get(item[key], item), first.get(item[key], item)
+        new = of_new(item)
+        yield item, before.get(item[key], new), first.get(item[key], new)
 
 
 def large_rows(frame: Frame) -> Iterator[Row]:
     """Blocks that are no class's, as if they were two classes."""
-    for name, least, what in (("large", 1 << 16, ">64K"), ("huge", 1 << 20, ">1M")):
+    for name, least, what in (("large", 1 << 16, ">64K"), ("huge", LARGE_MOST, ">1.9M")):
         now, before, first = (stat[name] for stat in (frame.now, frame.before, frame.first))
         # The stages count runs of slots; huge blocks come from two places of their own.
         taken = [
@@ -136,7 +152,7 @@ def thread_rows(frame: Frame) -> list[Row]:
             "drain_rate": frame.rate(now["drains"], before["drains"]),
             "remote_rate": frame.rate(now["remote_frees"], before["remote_frees"]),
         }
-        for now, before, first in matched(frame, "threads", "heap")
+        for now, before, first in matched(frame, "threads", "heap", nothing)
     ]
 
 
