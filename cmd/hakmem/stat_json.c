@@ -276,16 +276,17 @@ static void stat_json_slot(struct hak_json *j, const struct hak_survey *survey,
     const struct hak_slab_seen *slab =
         s->slot_slab[i] == 0 ? NULL : &survey->slabs[s->slot_slab[i] - 1];
     bool is_class = slab != NULL && slab->cls < HAK_CLASSES;
+    bool is_large = slab != NULL && !is_class && slab->blocks[HAK_BLOCK_LIVE] != 0;
     bool had_class = state == HAK_SLOT_EMPTY && s->slot_label[i] < HAK_CLASSES;
     bool ages = state == HAK_SLOT_EMPTY || state == HAK_SLOT_RETIRED;
     unsigned cls = is_class ? slab->cls : s->slot_label[i];
     hak_json_open_line(j, NULL, '{');
     hak_json_string(j, "state", states[state]);
     hak_json_string(j, "kind",
-                    is_class                       ? "class"
-                    : slab != NULL                 ? "large"
-                    : state == HAK_SLOT_TRANSITION ? "transition"
-                                                   : NULL);
+                    is_class                                       ? "class"
+                    : is_large                                     ? "large"
+                    : slab != NULL || state == HAK_SLOT_TRANSITION ? "transition"
+                                                                   : NULL);
     hak_json_number_or_null(j, "class_bytes",
                             is_class || had_class ? hak_class(cls)->size_bytes : UINT64_MAX);
     hak_json_number_or_null(j, "owner",
@@ -312,7 +313,7 @@ static void stat_json_superslabs(struct hak_json *j, const struct hak_survey *su
         bool has_slots = s->state == HAK_SUPERSLAB_SLOTS || s->state == HAK_SUPERSLAB_RETIRED;
         hak_json_open(j, NULL, '{');
         hak_json_number(j, "address", base + s->number * HAK_SUPERSLAB_BYTES);
-        hak_json_string(j, "state", states[s->state]);
+        hak_json_string(j, "state", states[s->quarantine ? HAK_SUPERSLAB_WAITING : s->state]);
         hak_json_number(j, "superslabs", s->superslabs);
         hak_json_number_or_null(j, "age_ns", stat_age_ns(survey, s->released_ns));
         hak_json_bool(j, "huge_pages", s->huge_pages);

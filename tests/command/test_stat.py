@@ -423,9 +423,12 @@ class TestFigures(StatCase):
             self.skipTest("no hardened library")
         process = self.running(self.compile("buried", BURIED), library=library)
         self.assertEqual(process.stdout.read(1), b"x")
-        stat = self.stat_json(str(process.pid))
+        stat = self.stat_json("--superslabs", str(process.pid))
         self.assert_adds_up(stat)
         self.assertEqual((stat["large"]["blocks"], stat["huge"]["blocks"]), (5, 5))
+        slots = [slot for s in stat["superslabs"] for slot in s["slots"] if slot["part"] == 0]
+        self.assertEqual(sum(slot["kind"] == "large" for slot in slots), 5)
+        self.assertEqual(sum(s["state"] == "huge" for s in stat["superslabs"]), 5)
         self.assertIn(f"\n{self.held(stat)[0]} live blocks of ", self.hakmem("stat", str(process.pid)).stdout)
 
     def test_hardened_blocks_one_by_one(self) -> None:

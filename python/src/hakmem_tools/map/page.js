@@ -14,7 +14,7 @@ const STATES = {
   unmapped: ["transparent", "not mapped"],
   retired: ["#98989055", "the whole superslab is kept"],
   huge: ["#204a87", "huge block"],
-  waiting: ["#888", "waits to be unmapped"],
+  waiting: ["#888", "freed huge block"],
 };
 const picture = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);

@@ -32,7 +32,7 @@ STATES: dict[str, tuple[Colour, str]] = {
     "unused": ((0.95, 0.95, 0.95), "unused, no pages"),
     "unmapped": ((0.99, 0.99, 0.99), "not mapped"),
     "retired": ((0.62, 0.62, 0.60), "superslab kept"),
-    "waiting": ((0.4, 0.4, 0.4), "waits to be unmapped"),
+    "waiting": ((0.4, 0.4, 0.4), "freed huge block"),
 }
 WAYS = ("class", "fill", "age", "owner")
 

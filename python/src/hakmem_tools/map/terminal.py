@@ -45,7 +45,7 @@ def sign(slot: Slot, classes: list[int]) -> tuple[str, str]:
 def slots_of(superslab: Superslab, classes: list[int]) -> Text:
     """32 characters."""
     if not superslab.slots:
-        what = "huge block" if superslab.state == "huge" else "waits to be unmapped"
+        what = "huge block" if superslab.state == "huge" else "freed huge block"
         return Text(f"{what}, {size(superslab.superslabs * SUPERSLAB_BYTES)}".ljust(32))
     text = Text()
     for slot in superslab.slots:
