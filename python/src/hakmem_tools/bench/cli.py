@@ -23,12 +23,13 @@ hold, 2 for wrong usage or something that has to be set up first, 130 when inter
 peers are shown in all outputs and do not change it. It never changes a setting of the system.
 """
 
+import contextlib
 import datetime
 import functools
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -155,6 +156,23 @@ def output_folder(given: Path | None, default: Path) -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def interruptible(folder: Path) -> Iterator[None]:
+    """An interruption is said, and where what was complete by then is."""
+    path = folder / "result.json"
+
+    def written() -> int:
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    before = written()
+    try:
+        yield
+    except KeyboardInterrupt:
+        is_new = written() != before
+        kept = f"what was complete is in {path}" if is_new else "nothing was complete"
+        cli.fail("bench", f"interrupted; {kept}", INTERRUPTED)
+
+
 def measure(plan: Plan, folder: Path) -> Result:
     """Runs a plan with the progress bar."""
     bar = table.Bar(err(), functools.partial(save, folder=folder))
@@ -191,7 +209,8 @@ def measure_and_show(
 ) -> Result:
     """Runs a plan, shows what came out, and says where it is."""
     folder = output_folder(output, plan.places.results)
-    result = measure(plan, folder)
+    with interruptible(folder):
+        result = measure(plan, folder)
     show(result, out())
     out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
     return result
@@ -277,12 +296,8 @@ def bench(
     folder = output_folder(output, where.results)
     if said := forecast(plan):
         err().print(f"hakmem bench: {said}", highlight=False, markup=False, soft_wrap=True)
-    try:
+    with interruptible(folder):
         result = measure(plan, folder)
-    except KeyboardInterrupt:
-        path = folder / "result.json"
-        kept = f"what was complete is in {path}" if path.exists() else "nothing was complete"
-        cli.fail("bench", f"interrupted; {kept}", INTERRUPTED)
     table.show(result, out())
     files.write(folder / "report.html", html.render(result))
     out().print(
@@ -444,11 +459,12 @@ def learn(
         pairs=pairs,
     )
     folder = output_folder(output, where.results)
-    result = learning.run(
-        plan,
-        functools.partial(err().print, highlight=False, markup=False),
-        functools.partial(save, folder=folder),
-    )
+    with interruptible(folder):
+        result = learning.run(
+            plan,
+            functools.partial(err().print, highlight=False, markup=False),
+            functools.partial(save, folder=folder),
+        )
     learning_text.show(result, out())
     out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
     if any(w["problem"] for w in result["workloads"] if not w["skipped"]):
@@ -603,10 +619,6 @@ def make_latency_docs(result_path: CommittedResult, folder: DocsFolder = None) -
 def main() -> None:
     """The entry point."""
     try:
-        cli.run(
-            app,
-            "bench",
-            interrupted="interrupted; the benchmarks that were complete are in result.json",
-        )
+        cli.run(app, "bench")
     except BenchError as error:
         cli.fail("bench", str(error), USAGE)

@@ -130,13 +130,8 @@ def prepare_environment() -> None:
         os.environ.pop("COLUMNS", None)
 
 
-def run(
-    app: typer.Typer,
-    name: str,
-    arguments: Sequence[str] | None = None,
-    interrupted: str = "",
-) -> NoReturn:
-    """Runs an application as `hakmem NAME` and exits; `interrupted` is said when it is."""
+def run(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs an application as `hakmem NAME` and exits."""
     prepare_environment()
     prepare_output()
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -148,8 +143,6 @@ def run(
     except typer.TyperException as error:
         fail(name, usage_message(error, name), USAGE)
     except (typer.Abort, KeyboardInterrupt):
-        if interrupted:
-            fail(name, interrupted, INTERRUPTED)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         closed_pipe()
