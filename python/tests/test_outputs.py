@@ -110,3 +110,41 @@ def test_the_document_is_the_same_every_time(result: Result, tmp_path: Path) -> 
     first = [f.read_bytes() for f in docs.write(result, tmp_path / "r.json", tmp_path / "a")]
     second = [f.read_bytes() for f in docs.write(result, tmp_path / "r.json", tmp_path / "b")]
     assert first == second
+
+
+def test_a_run_that_was_ended_is_said_to_be(result: Result) -> None:
+    for complete in (True, False):
+        result["complete"] = complete
+        assert ("This run was not completed" in terminal(result)) is not complete
+        assert ("This run was not completed" in html.render(result)) is not complete
+        page = docs.page(result, "r.json", "pictures")
+        assert ("ended before the last benchmark" in page) is not complete
+
+
+def test_who_completed_nothing_is_in_no_picture() -> None:
+    """At 0 it would be the best of all."""
+    failed = make_entry(make_run(1, problem="lost"))
+    rows = summary.rows_of(make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2)))))
+    means = summary.geometric_means(rows)
+    assert [mean.allocator for mean in summary.known(means)] == ["glibc"]
+    assert ">hakmem (1 failed)<" not in html.Plots().means(means)
+    assert '"hakmem (1 failed)"' not in html.Plots().means(means)
+
+
+def test_where_hakmem_failed_it_is_not_the_fastest() -> None:
+    failed = make_entry(make_run(1, problem="lost"))
+    rows = summary.rows_of(make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2)))))
+    assert "In 1 more it failed: see [Failures](#failures)." in docs.verdict_part(rows)[2]
+
+
+def test_only_what_is_relative_to_the_best_is_marked_as_best() -> None:
+    """Two threads that do the work of one are the worst there is."""
+    names = ("random_mixed-256-1t", "random_mixed-256-2t")
+    both = [
+        make_benchmark(name, hakmem=make_entry(make_run(ms)), glibc=make_entry(make_run(ms)))
+        for name, ms in zip(names, (10, 20), strict=True)
+    ]
+    rows = summary.rows_of(make_result(*both))
+    assert "<td>1.00</td>" in html.scaling_part(rows)
+    assert "class=best" not in html.scaling_part(rows)
+    assert html.means_html(summary.geometric_means(rows)).count("class=best") == 4

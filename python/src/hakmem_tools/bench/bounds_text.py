@@ -16,6 +16,7 @@ from hakmem_tools.bench.docs import (
     allocators_part,
     markdown_table,
     measured_on,
+    not_completed,
     shown_source,
     to_repeat,
 )
@@ -112,7 +113,7 @@ def page(result: Result, source: str) -> str:
         "[giving-back.md](giving-back.md) says what is behind them.",
         "",
         measured_on(result, f"{result['rounds']} rounds (or fewer, see below), interleaved")
-        + f" The raw figures are in `{source}`.",
+        + f" The raw figures are in `{source}`.{not_completed(result, 'workload')}",
         "",
         *to_repeat(result),
         "",

@@ -164,6 +164,9 @@ def note_differences(old: Result, new: Result, changes: Changes) -> None:
         was, now = old["machine"].get(key), new["machine"].get(key)
         if was != now:
             changes.notes.append(f"not the same machine: {key} was {was}, is {now}")
+    for which, result in (("old", old), ("new", new)):
+        if not result["complete"]:
+            changes.notes.append(f"the {which} run was not completed")
     if not changes.controls:
         changes.notes.append(
             "no other allocator is in both results: a drift of the machine is not seen"

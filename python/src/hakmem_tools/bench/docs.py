@@ -53,7 +53,7 @@ def colour(name: str) -> str:
 def means_picture(means: list[Mean], path: Path) -> Path:
     """Time against memory."""
     figure, axes = plt.subplots(figsize=(7, 5))
-    for mean in means:
+    for mean in summary.known(means):
         axes.scatter(mean.time, mean.rss, s=90, color=colour(mean.allocator))
         failed = f" ({mean.failed} failed)" if mean.failed else ""
         axes.annotate(
@@ -117,6 +117,11 @@ def measured_on(result: Result, rounds: str) -> str:
     )
 
 
+def not_completed(result: Result, what: str = "benchmark") -> str:
+    """A sentence behind another one, where somebody has ended the measurement."""
+    return "" if result["complete"] else f" The measurement was ended before the last {what}."
+
+
 def to_repeat(result: Result) -> list[str]:
     """The commands."""
     return [
@@ -162,7 +167,7 @@ def head(result: Result, source: str) -> list[str]:
         "",
         "# Benchmarks",
         "",
-        f"{measured_on(result, rounds)} The raw figures are in `{source}`.",
+        f"{measured_on(result, rounds)} The raw figures are in `{source}`.{not_completed(result)}",
         "",
         *to_repeat(result),
         "",
@@ -250,8 +255,10 @@ def verdict_table(rows: list[Row], everything: list[Row]) -> list[str]:
 def verdict_part(rows: list[Row]) -> list[str]:
     """Where hakmem loses, then where it wins; with the same columns."""
     wins, losses = summary.wins_and_losses(rows)
+    failed = sum(row.allocator == "hakmem" and bool(row.problem) for row in rows)
+    beside = f" In {failed} more it failed: see [Failures](#failures)." if failed else ""
     out = ["## Where hakmem is not the fastest", ""]
-    out += [f"{len(losses)} of {len(wins) + len(losses)} benchmarks, the worst first.", ""]
+    out += [f"{len(losses)} of {len(wins) + len(losses)} benchmarks, the worst first.{beside}", ""]
     out += verdict_table(losses, rows) if losses else ["Nowhere in this run."]
     out += ["", "## Where hakmem is the fastest, or within 2% of it", ""]
     out += verdict_table(wins, rows) if wins else ["Nowhere in this run."]

@@ -5,7 +5,7 @@ Who uses it: cli. It never measures.
 """
 
 import html as escaping
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -41,8 +41,10 @@ def esc(value: object) -> str:
     return escaping.escape(str(value))
 
 
-def html_table(headings: list[str], lines: list[tuple[str, list[str]]]) -> str:
-    """A table; each line has a class and its cells."""
+def html_table(
+    headings: list[str], lines: list[tuple[str, list[str]]], best: Collection[str] = ()
+) -> str:
+    """A table; each line has a class and its cells. Below the headings `best` 1.00 is the best."""
     head = "".join(f"<th>{esc(h)}</th>" for h in headings)
     body = []
     for kind, cells in lines:
@@ -51,7 +53,8 @@ def html_table(headings: list[str], lines: list[tuple[str, list[str]]]) -> str:
             inner += f'<td colspan="{len(headings) - 1}">{esc(cells[1])}</td>'
         else:
             inner += "".join(
-                f"<td{' class=best' if c == '1.00' else ''}>{esc(c)}</td>" for c in cells[1:]
+                f"<td{' class=best' if h in best and c == '1.00' else ''}>{esc(c)}</td>"
+                for h, c in zip(headings[1:], cells[1:], strict=False)
             )
         body.append(f'<tr class="{kind}">{inner}</tr>')
     rows = "".join(body)
@@ -73,8 +76,8 @@ def means_html(means: list[Mean]) -> str:
         )
         for m in means
     ]
-    headings = ["allocator", "time", "peak RSS", "RSS after idle", "completed", "failed"]
-    return html_table(headings, lines)
+    relative = ["time", "peak RSS", "RSS after idle"]
+    return html_table(["allocator", *relative, "completed", "failed"], lines, relative)
 
 
 # ---- plots ----
@@ -107,7 +110,7 @@ class Plots:
     def means(self, means: list[Mean]) -> str:
         """Time against memory, a point for each allocator: the lower left corner is best."""
         figure = go.Figure()
-        for mean in means:
+        for mean in summary.known(means):
             figure.add_trace(
                 go.Scatter(
                     x=[mean.time],
@@ -260,7 +263,7 @@ def benchmark_part(benchmark: dict[str, object], result: Result, plots: Plots) -
         for row in rows
     ]
     metrics = "".join(f"<li>{esc(line)}</li>" for line in text.metric_lines(rows))
-    body = html_table(["allocator", *(c.heading for c in columns)], lines)
+    body = html_table(["allocator", *(c.heading for c in columns)], lines, ["relative"])
     plot = plots.rounds(benchmark, rows, result)
     return f"{title}{body}<ul>{metrics}</ul><details><summary>rounds</summary>{plot}</details>"
 

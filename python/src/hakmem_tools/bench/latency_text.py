@@ -16,6 +16,7 @@ from hakmem_tools.bench.docs import (
     failures_part,
     in_turns,
     markdown_table,
+    not_completed,
     shown_source,
 )
 from hakmem_tools.bench.drawn import OURS
@@ -183,7 +184,7 @@ def workload_part(workload: Workload) -> list[str]:
 def page(result: Result, source: str) -> str:
     """docs/latency.md."""
     found = latency.workloads(result)
-    ended = "" if result["complete"] else " The measurement was ended before the last workload."
+    ended = not_completed(result, "workload")
     lines = [
         GENERATED,
         "",

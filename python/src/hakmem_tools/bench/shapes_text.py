@@ -15,6 +15,7 @@ from hakmem_tools.bench.docs import (
     failures_part,
     in_turns,
     markdown_table,
+    not_completed,
     shown_source,
 )
 from hakmem_tools.bench.drawn import OURS
@@ -110,7 +111,7 @@ def show(result: Result, console: Console) -> None:
 def page(result: Result, source: str) -> str:
     """docs/shapes.md."""
     found = shapes.shapes(result)
-    ended = "" if result["complete"] else " The measurement was ended before the last shape."
+    ended = not_completed(result, "shape")
     lines = [
         GENERATED,
         "",

@@ -196,6 +196,11 @@ def geometric_means(rows: list[Row], group: str = "") -> list[Mean]:
     return means
 
 
+def known(means: list[Mean]) -> list[Mean]:
+    """Those that completed something: the others have no place in a picture."""
+    return [mean for mean in means if mean.done]
+
+
 @dataclass(frozen=True)
 class Against:
     """One allocator against the best of the others, benchmark by benchmark."""

@@ -165,6 +165,8 @@ def show(result: Result, console: Console, details: bool = True) -> None:
     scaled = scaling_table(rows)
     if scaled is not None:
         console.print(scaled)
+    if not result["complete"]:
+        console.print("[red]This run was not completed.[/]")
     for name, reason in result["missing_allocators"].items():
         console.print(f"[yellow]not measured: {name}: {escape(reason)}[/]")
     show_failures(result, console)
