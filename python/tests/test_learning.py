@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from conftest import make_run
 from hakmem_tools.bench import learning, learning_cost, learning_text
+from hakmem_tools.bench.places import BenchError
+from hakmem_tools.bench.schema import MACHINE
 
 
 def learned_run(cpu_ms: int, peak: int, mean: int, **more: Any) -> dict[str, Any]:
@@ -220,6 +222,53 @@ def test_the_page_has_what_live_costs(tmp_path: Path) -> None:
     assert "1.000 (1.000 to 1.000)" in text
     without = make_result(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED))
     assert "What learning live costs" not in learning_text.page(without, "")
+
+
+def test_pairs_that_all_failed_are_said_to_be_none() -> None:
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED)
+    failed = [learned_run(1, 1, 1, problem="killed")]
+    lines = learning_text.verdict_lines(make_result(with_cost(workload, failed)))
+    assert "learning live, processor time: not measured, as no pair of runs completed" in lines
+
+
+def written(folder: Path, name: str, result: learning.Result, **machine: str) -> Path:
+    """A file with a result of this machine."""
+    path = folder / name
+    whole = dict.fromkeys(MACHINE, "x") | machine
+    path.write_text(json.dumps({**result, "set": "full", "machine": whole}), encoding="utf-8")
+    return path
+
+
+def test_results_of_other_machines_are_not_joined(tmp_path: Path) -> None:
+    """The page says of all that it was measured on one machine."""
+    result = make_result(make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED))
+    later = {**result, "date": "2026-01-02T00:00:00+00:00"}
+    here, there = written(tmp_path, "here", result), written(tmp_path, "there", later, cpu="y")
+    again = written(tmp_path, "again", later)
+    joined = learning.joined(learning.read_results([here, again]))
+    assert "Measured 2026-01-02 on one machine: x" in learning_text.page(joined, "")
+    with pytest.raises(BenchError, match="there cannot be joined with .*here: cpu is y, not x"):
+        learning.read_results([here, there])
+    more = written(tmp_path, "more", {**result, "rounds": 5})
+    with pytest.raises(BenchError, match="rounds is 5, not 2"):
+        learning.read_results([here, more])
+
+
+def test_what_is_no_result_is_refused_with_the_reason(tmp_path: Path) -> None:
+    for text, said in (
+        ("{", "cannot read the result"),
+        ("[]", "is no result of `hakmem bench learn`"),
+        ('{"schema": 1, "workloads": []}', "is damaged: the whole: 'date' is a required property"),
+        ('{"schema": 2, "workloads": []}', "is no result of `hakmem bench learn`"),
+    ):
+        path = tmp_path / "r.json"
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(BenchError, match=said):
+            learning.read_result(path)
+    workload = make_workload("a", fixed=FIXED, live=FIXED, frozen=FIXED)
+    del workload["figures"]
+    with pytest.raises(BenchError, match="'figures' is a required property"):
+        learning.read_result(written(tmp_path, "r.json", make_result(workload)))
 
 
 @pytest.mark.usefixtures("built")

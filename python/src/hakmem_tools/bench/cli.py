@@ -481,12 +481,7 @@ def make_learn_docs(
 ) -> None:
     """Writes docs/learning-evaluation.md from results of `learn`."""
     target = folder or docs_folder()
-    results = []
-    for path in (path / "result.json" if path.is_dir() else path for path in paths):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        if result.get("schema") != learning.SCHEMA or "workloads" not in result:
-            raise BenchError(f"{path} is no result of `hakmem bench learn`")
-        results.append(result)
+    results = learning.read_results(paths)
     notes = target / "results" / "learning-notes.md"
     page = target / "learning-evaluation.md"
     written = learning_text.write(learning.joined(results), notes, page)

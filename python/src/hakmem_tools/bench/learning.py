@@ -7,6 +7,7 @@ interleaved: without a policy (`fixed`), learning from nothing (`live`), and wit
 of the run. Who uses it: cli. It never prints.
 """
 
+import json
 import statistics
 import tempfile
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_tools.bench import allocators as alloc
-from hakmem_tools.bench import learning_cost, machine, measure, real
+from hakmem_tools.bench import learning_cost, machine, measure, real, schema
 from hakmem_tools.bench.allocators import Allocator, Missing
 from hakmem_tools.bench.measure import Run
 from hakmem_tools.bench.places import BenchError, Places
@@ -316,11 +317,50 @@ def cost(plan: LearningPlan, job: Job, library: Allocator, say: Say) -> dict[str
 # ---- what it comes to ----
 
 
+def read_result(path: Path) -> Result:
+    """A result of `learn` from a file or from the folder of a run."""
+    path = path / "result.json" if path.is_dir() else path
+    try:
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BenchError(f"cannot read the result {path}: {error}") from error
+    known = isinstance(result, dict) and result.get("schema") == SCHEMA and "workloads" in result
+    if not known:
+        raise BenchError(f"{path} is no result of `hakmem bench learn`")
+    problem = schema.problem_of(result, schema.LEARNING)
+    for workload in () if problem else result["workloads"]:
+        if not workload["skipped"]:
+            problem = problem or schema.problem_of(workload, schema.LEARNED)
+    if problem:
+        raise BenchError(f"{path} is damaged: {problem}")
+    return result
+
+
+SAME = ("cpu", "cores", "memory", "kernel", "transparent_huge_pages")
+"""Of the machine: without these figures do not belong on one page."""
+
+
+def read_results(paths: Sequence[Path]) -> list[Result]:
+    """Results that can be joined, as what is said of the first holds for all of them."""
+    results = [read_result(path) for path in paths]
+    first = results[0]
+    for path, result in zip(paths, results, strict=True):
+        pairs = [(key, first["machine"][key], result["machine"][key]) for key in SAME]
+        pairs += [(key, first[key], result[key]) for key in ("set", "rounds")]
+        for key, its, other in pairs:
+            if its != other:
+                raise BenchError(
+                    f"{path} cannot be joined with {paths[0]}: {key} is {other}, not {its}"
+                )
+    return results
+
+
 def joined(results: Sequence[Result]) -> Result:
     """One result of several: of a workload that is in more than one, the last."""
     workloads = {w["name"]: w for result in results for w in result["workloads"]}
     total = {**results[0], "workloads": list(workloads.values())}
     total["command"] = "`, `".join(result["command"] for result in results)
+    total["date"] = max(result["date"] for result in results)
     total["verdict"] = verdict(total)
     return total
 

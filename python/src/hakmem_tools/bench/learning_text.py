@@ -74,12 +74,14 @@ KEYS = ("cpu_s", "peak_kb", "mean_kb")
 
 def cost_line(cost: dict[str, Any], name: str, what: str, limit: float) -> str:
     """One measure of all workloads."""
-    above = cost[f"{name}_above"]
+    above, worst = cost[f"{name}_above"], cost[f"{name}_worst"]
+    if worst is None:
+        return f"learning live, {what}: not measured, as no pair of runs completed"
     return (
         f"learning live, {what}: the interval lies below {limit} in {len(cost[f'{name}_below'])} of "
         f"{cost['workloads']}, above it in {len(above)}"
         + (f" ({', '.join(above)})" if above else "")
-        + f"; worst ratio {cost[f'{name}_worst']:.3f}"
+        + f"; worst ratio {worst:.3f}"
     )
 
 

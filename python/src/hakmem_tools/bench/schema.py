@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Benchmarks: the shape of a result file, as docs/bench-format.md describes it.
 
-Who uses it: summary.read_result. What is here is what the other modules rely on; a result may have
+Who uses it: summary.read_result and learning.read_results. What is here is what the other modules rely on; a result may have
 more. It never reads a file.
 """
 
@@ -72,10 +72,30 @@ RESULT = record(
 )
 
 
-def problem_of(result: object) -> str:
+LEARNING = record(
+    {
+        **dict.fromkeys(("date", "command", "set"), TEXT),
+        "rounds": COUNT,
+        "machine": record(dict.fromkeys(MACHINE, TEXT)),
+        "workloads": {"type": "array", "items": record(dict.fromkeys(("name", "skipped"), TEXT))},
+    }
+)
+LEARNED = record(
+    {
+        **dict.fromkeys(("name", "what", "problem"), TEXT),
+        "command": {"type": "array", "items": TEXT},
+        "learning": record({"learns": COUNT, "tries": COUNT, "policy": TEXT}),
+        "ways": table({"type": "array", "items": RUN}),
+        **dict.fromkeys(("figures", "ratios"), table(table({"type": "number"}))),
+    }
+)
+"""A workload that was not skipped."""
+
+
+def problem_of(result: object, shape: dict[str, Any] = RESULT) -> str:
     """What is wrong with a result and where; empty if nothing is."""
     error = jsonschema.exceptions.best_match(
-        jsonschema.Draft202012Validator(RESULT).iter_errors(result)
+        jsonschema.Draft202012Validator(shape).iter_errors(result)
     )
     if error is None:
         return ""
