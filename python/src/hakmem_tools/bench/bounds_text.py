@@ -113,7 +113,7 @@ def page(result: Result, source: str) -> str:
         "[giving-back.md](giving-back.md) says what is behind them.",
         "",
         measured_on(result, f"{result['rounds']} rounds (or fewer, see below), interleaved")
-        + f" The raw figures are in `{source}`.{not_completed(result, 'workload')}",
+        + f" The raw figures are in `{source}`.{not_completed(result, 'workload')} {text.MB_NOTE}",
         "",
         *to_repeat(result),
         "",

@@ -19,8 +19,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+MB_NOTE = "An MB is 1,000 kB, of 1,024 bytes each, as the kernel counts them."
+
+
 def megabytes(kilobytes: float | None) -> str:
-    """A size in MB with one digit."""
+    """A size in MB with one digit; MB_NOTE says what those are."""
     return NOTHING if kilobytes is None else f"{kilobytes / 1000:.1f}"
 
 
@@ -135,6 +138,7 @@ EXPLAINED = (
         "peak",
         "largest resident memory that the kernel reports for the process; the harness is not in it",
     ),
+    ("MB", "1,000 kB, of 1,024 bytes each, as the kernel counts them"),
     ("peak /live", "that, against the bytes that the program had live at its peak"),
     ("freed, idle", "resident memory when the program has freed its work, and 2 seconds later"),
     ("faults", "page faults"),
