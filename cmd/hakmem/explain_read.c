@@ -68,7 +68,7 @@ static void explain_read_state(struct hak_explanation *e, struct hak_image *imag
     hak_survey_make(&survey, image);
     const struct hak_snapshot *s = &survey.snapshot;
     size_t limit = hak_load_relaxed(&hak_pool.limit_superslabs);
-    e->live_bytes = s->live_bytes;
+    e->live_bytes = hak_survey_held(&survey).bytes;
     e->held_bytes = s->held_bytes;
     e->kept_bytes =
         s->pool.retired_now * HAK_SUPERSLAB_BYTES + s->pool.empty_slots_now * HAK_SLOT_BYTES;

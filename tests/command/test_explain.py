@@ -50,6 +50,37 @@ int main(int argc, char **argv)
 """
 
 
+# Frees 1,000 blocks that another thread holds, and asks for more than the limit.
+HANDED = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile blocks[1000];
+static volatile int have;
+static void *take(void *unused)
+{
+    for (int i = 0; i < 1000; i++)
+        blocks[i] = malloc(900);
+    have = 1;
+    pause();
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, take, NULL);
+    while (!have)
+        usleep(1000);
+    for (int i = 0; i < 1000; i++)
+        free(blocks[i]);
+    void *volatile none = malloc(30 << 20);
+    write(1, "x", 1);
+    pause();
+    return none != NULL;
+}
+"""
+
+
 class ExplainCase(CommandCase):
     """Programs that have failed."""
 
@@ -124,6 +155,15 @@ class TestReasons(ExplainCase):
         _, answer = self.explain(process.pid)
         self.assertRegex("\n".join(answer["failures"][-1]["state"]),
                          r"The limit is 8\.0 MiB\nLive blocks are [\d.]+ MiB now, \d+% of it")
+
+    def test_blocks_on_their_way_back_are_not_live(self) -> None:
+        """The owner has not looked, but the program holds next to nothing."""
+        full = support.environment() | {"LD_PRELOAD": str(self.library), "HAKMEM_LIMIT_MB": "8"}
+        process = subprocess.Popen([str(self.compile("handed", HANDED, "-pthread"))], env=full, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.read(1), b"x")
+        self.assertRegex(self.explain(process.pid)[0], r"Live blocks are \d(\.\d)? KiB now, 0% of it\.")
 
     def test_address_space(self) -> None:
         process, stats = self.failing(100000, address_space=96 << 20)
