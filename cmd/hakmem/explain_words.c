@@ -73,6 +73,13 @@ static void explain_threshold(struct explain_answer *a, const struct hak_explain
                            "NULL, or set HAKMEM_TRACE_FAILURES=1 to see when it happens");
 }
 
+/* Two fifths of the limit and more are held without being live. */
+static bool explain_is_sparse(const struct hak_explanation *e)
+{
+    return KNOWN(e->held_bytes) && e->held_bytes > e->live_bytes &&
+           (e->held_bytes - e->live_bytes) / 2 >= e->limit_bytes / 5;
+}
+
 static void explain_limit(struct explain_answer *a, const struct hak_explained *x,
                           const struct hak_explanation *e)
 {
@@ -85,14 +92,17 @@ static void explain_limit(struct explain_answer *a, const struct hak_explained *
         uint64_t percent = e->live_bytes * 100 / e->limit_bytes;
         explain_add(&a->state, "Live blocks are %s now, %" PRIu64 "%% of it",
                     hak_bytes_text(b[1], e->live_bytes), percent);
-        if (percent < 60)
+        if (explain_is_sparse(e))
             explain_add(&a->fixes,
                         "Much of the limit is held by blocks that are few on many slabs: "
                         "'hakmem stat --superslabs PID' shows which size classes");
     }
     if (KNOWN(x->size_bytes) && x->size_bytes > (1u << 20))
-        explain_add(&a->fixes, "A block of %s needs as much in one piece",
-                    hak_bytes_text(b[2], x->size_bytes));
+        explain_add(&a->fixes, "A block of %s needs as much in one piece%s",
+                    hak_bytes_text(b[2], x->size_bytes),
+                    KNOWN(e->limit_bytes) && x->size_bytes > e->limit_bytes
+                        ? ", which is more than the limit"
+                        : "");
     explain_add(&a->fixes, "Set HAKMEM_LIMIT_MB higher, or while the program runs "
                            "hakmem_ctl(\"option.limit_mb\", NULL, &new_value); 0 is no limit");
     explain_add(&a->fixes, "Or have the program hold less: 'hakmem stat PID' says where it is");

@@ -163,7 +163,10 @@ class TestReasons(ExplainCase):
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         self.assertEqual(process.stdout.read(1), b"x")
-        self.assertRegex(self.explain(process.pid)[0], r"Live blocks are \d(\.\d)? KiB now, 0% of it\.")
+        text = self.explain(process.pid)[0]
+        self.assertNotIn("few on many slabs", text)
+        self.assertIn("A block of 30.0 MiB needs as much in one piece, which is more than the limit.", " ".join(text.split()))
+        self.assertRegex(text, r"Live blocks are [\d.]+ (B|KiB) now, 0% of it\.")
 
     def test_address_space(self) -> None:
         process, stats = self.failing(100000, address_space=96 << 20)
