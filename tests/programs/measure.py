@@ -165,7 +165,7 @@ def page(
             for name in others
         ]
         out.append(
-            f"| {case} | {seconds:.2f} s, {peak / 1024:.1f} MB | " + " | ".join(cells) + " |"
+            f"| {case} | {seconds:.2f} s, {peak / 1024:.1f} MiB | " + " | ".join(cells) + " |"
         )
     return "\n".join(out) + "\n"
 

@@ -64,7 +64,7 @@ def version_of(case: Case) -> str:
     return f"{said} (no package)"
 
 
-def megabytes(kilobytes: int) -> str:
+def mebibytes(kilobytes: int) -> str:
     return f"{kilobytes / 1024:.1f}" if kilobytes else "?"
 
 
@@ -83,7 +83,7 @@ def cells(outcome: Outcome) -> tuple[str, ...]:
         yes(outcome.equal),
         "the same" if outcome.ended_well else "NO",
         yes(outcome.taken_over),
-        f"{megabytes(outcome.without.peak_kb)} / {megabytes(outcome.under.peak_kb)} MB",
+        f"{mebibytes(outcome.without.peak_kb)} / {mebibytes(outcome.under.peak_kb)} MiB",
         f"{outcome.without.faults} / {outcome.under.faults}",
     )
 

@@ -76,7 +76,7 @@ class Traces(unittest.TestCase):
         words += ["--lib", f"none={os.environ['TEST_NO_MALLOC']}"]
         table, figures = self.measure(*words, "dash", "zsh", "lua", "ksh")
         self.assertRegex(
-            table, r"\n\| dash \| dash-of-most \| 14,000 \| 1 \| 0\.00 MB \| .* \|  \|"
+            table, r"\n\| dash \| dash-of-most \| 14,000 \| 1 \| 0\.00 MiB \| .* \|  \|"
         )
         self.assertRegex(table, "\n- dash: none: .*no malloc\n")
         self.assertIn("\n- zsh: 8,000 events at most, fewer than 10,000\n", table)

@@ -211,12 +211,12 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.2f} {unit}" if value < 10 else f"{value:.1f} {unit}"
 
 
-def megabytes(bytes_: float) -> str:
-    return amount(bytes_ / (1 << 20), "MB")
+def mebibytes(bytes_: float) -> str:
+    return amount(bytes_ / (1 << 20), "MiB")
 
 
 def absolute(cost: tuple[float, float, float]) -> str:
-    return f"{amount(cost[0] * 1000, 'ms')}, {megabytes(cost[1])}"
+    return f"{amount(cost[0] * 1000, 'ms')}, {mebibytes(cost[1])}"
 
 
 def relative(row: Row, name: str) -> str:
@@ -227,7 +227,7 @@ def relative(row: Row, name: str) -> str:
 def cells(row: Row, others: list[str]) -> list[str]:
     trace = row.answer["trace"]
     out = [program_of(row), f"{trace['events']:,}", str(trace["threads"])]
-    out += [megabytes(trace["most_live_bytes"]), absolute(row.costs[LIBC])]
+    out += [mebibytes(trace["most_live_bytes"]), absolute(row.costs[LIBC])]
     has_hakmem = HAKMEM in row.costs
     out.append(f"{absolute(row.costs[HAKMEM])}; {relative(row, HAKMEM)}" if has_hakmem else "")
     return out + [relative(row, name) if name in row.costs else "" for name in others]
