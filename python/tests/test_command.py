@@ -68,7 +68,9 @@ def test_an_interruption_says_where_what_is_complete_is(
     with pytest.raises(SystemExit) as end:
         cli.measure_and_show(plan, tmp_path, lambda result, console: None)
     assert end.value.code == 130
-    where = f"what was complete is in {tmp_path}/result.json" if complete else "nothing was complete"
+    where = (
+        f"what was complete is in {tmp_path}/result.json" if complete else "nothing was complete"
+    )
     assert capsys.readouterr().err.endswith(f"hakmem bench: interrupted; {where}\n")
 
 

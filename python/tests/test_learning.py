@@ -247,7 +247,7 @@ def test_results_of_other_machines_are_not_joined(tmp_path: Path) -> None:
     again = written(tmp_path, "again", later)
     joined = learning.joined(learning.read_results([here, again]))
     assert "Measured 2026-01-02 on one machine: x" in learning_text.page(joined, "")
-    with pytest.raises(BenchError, match="there cannot be joined with .*here: cpu is y, not x"):
+    with pytest.raises(BenchError, match=r"there cannot be joined with .*here: cpu is y, not x"):
         learning.read_results([here, there])
     more = written(tmp_path, "more", {**result, "rounds": 5})
     with pytest.raises(BenchError, match="rounds is 5, not 2"):

@@ -124,7 +124,9 @@ def test_a_run_that_was_ended_is_said_to_be(result: Result) -> None:
 def test_who_completed_nothing_is_in_no_picture() -> None:
     """At 0 it would be the best of all."""
     failed = make_entry(make_run(1, problem="lost"))
-    rows = summary.rows_of(make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2)))))
+    rows = summary.rows_of(
+        make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2))))
+    )
     means = summary.geometric_means(rows)
     assert [mean.allocator for mean in summary.known(means)] == ["glibc"]
     assert ">hakmem (1 failed)<" not in html.Plots().means(means)
@@ -133,7 +135,9 @@ def test_who_completed_nothing_is_in_no_picture() -> None:
 
 def test_where_hakmem_failed_it_is_not_the_fastest() -> None:
     failed = make_entry(make_run(1, problem="lost"))
-    rows = summary.rows_of(make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2)))))
+    rows = summary.rows_of(
+        make_result(make_benchmark(hakmem=failed, glibc=make_entry(make_run(2))))
+    )
     assert "In 1 more it failed: see [Failures](#failures)." in docs.verdict_part(rows)[2]
 
 

@@ -139,9 +139,7 @@ def in_turns(result: Result, source: str) -> list[str]:
     rounds = f"{result['rounds']} rounds, interleaved, each in another order"
     if result.get("warm_mib"):
         rounds += f", before each run {result['warm_mib']} MiB touched and freed"
-    measured = (
-        f"{measured_on(result, rounds)} The raw figures are in `{source}`. {text.MB_NOTE}"
-    )
+    measured = f"{measured_on(result, rounds)} The raw figures are in `{source}`. {text.MB_NOTE}"
     return [measured, "", *to_repeat(result)]
 
 

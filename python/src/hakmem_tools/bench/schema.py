@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Benchmarks: the shape of a result file, as docs/bench-format.md describes it.
 
-Who uses it: summary.read_result and learning.read_results. What is here is what the other modules rely on; a result may have
-more. It never reads a file.
+Who uses it: summary and learning, which read results. What is here is what the other modules rely on;
+a result may have more. It never reads a file.
 """
 
 from typing import Any
