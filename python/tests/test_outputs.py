@@ -141,6 +141,18 @@ def test_where_hakmem_failed_it_is_not_the_fastest() -> None:
     assert "In 1 more it failed: see [Failures](#failures)." in docs.verdict_part(rows)[2]
 
 
+def test_where_all_others_failed_hakmem_is_the_fastest() -> None:
+    """With its figures, and nobody beside them."""
+    failed = make_entry(make_run(1, problem="lost"))
+    rows = summary.rows_of(
+        make_result(make_benchmark(hakmem=make_entry(make_run(2)), glibc=failed))
+    )
+    part = docs.verdict_part(rows)
+    assert part.index("| b | 2 ms | none |  | 2.0 MB | none |  |") > part.index(
+        "## Where hakmem is the fastest, or within 2% of it"
+    )
+
+
 def test_only_what_is_relative_to_the_best_is_marked_as_best() -> None:
     """Two threads that do the work of one are the worst there is."""
     names = ("random_mixed-256-1t", "random_mixed-256-2t")

@@ -231,18 +231,18 @@ def verdict_table(rows: list[Row], everything: list[Row]) -> list[str]:
     """hakmem against the best other one, in time and in memory."""
     lines = []
     for row in rows:
+        if not row.time_ms or not row.rss_kb:
+            continue
+        mine = (f"{text.number(row.time_ms)} ms", f"{text.megabytes(row.rss_kb)} MB")
         others = [r for r in summary.others_of(row, everything) if r.time_ms]
-        if not others or not row.time_ms or not row.rss_kb:
+        if not others:
+            lines.append([row.benchmark, mine[0], "none", "", mine[1], "none", ""])
             continue
         fast = min(others, key=lambda r: r.time_ms or 0)
         lean = min(others, key=lambda r: r.rss_kb or 0)
         lines.append(
-            [
-                row.benchmark,
-                f"{text.number(row.time_ms)} ms",
-                f"{text.maybe(fast.time_ms)} ms ({fast.allocator})",
-            ]
-            + [text.ratio(row.time_ms / (fast.time_ms or 1)), f"{text.megabytes(row.rss_kb)} MB"]
+            [row.benchmark, mine[0], f"{text.maybe(fast.time_ms)} ms ({fast.allocator})"]
+            + [text.ratio(row.time_ms / (fast.time_ms or 1)), mine[1]]
             + [
                 f"{text.megabytes(lean.rss_kb)} MB ({lean.allocator})",
                 text.ratio(row.rss_kb / (lean.rss_kb or 1)),

@@ -157,6 +157,8 @@ def show(result: Result, console: Console, details: bool = True) -> None:
                 console.print(f"  [red]{row.allocator} FAILED: {escape(row.problem)}[/]")
         for line in text.metric_lines(mine):
             console.print(f"  {escape(line)}", style="dim")
+    if not result["complete"]:
+        console.print("[red]This run was not completed.[/]")
     if not rows:
         return
     console.print(means_table(summary.geometric_means(rows), "geometric mean, 1.00 = best of each"))
@@ -165,8 +167,6 @@ def show(result: Result, console: Console, details: bool = True) -> None:
     scaled = scaling_table(rows)
     if scaled is not None:
         console.print(scaled)
-    if not result["complete"]:
-        console.print("[red]This run was not completed.[/]")
     for name, reason in result["missing_allocators"].items():
         console.print(f"[yellow]not measured: {name}: {escape(reason)}[/]")
     show_failures(result, console)
