@@ -5,9 +5,11 @@ import re
 from io import StringIO
 from pathlib import Path
 
+import fake_build
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
-from hakmem_tools.bench import docs, html, summary, table
+from hakmem_tools.bench import allocators, bounds_text, docs, html, learning_text, summary, table
+from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import Result
 from rich.console import Console
 
@@ -164,3 +166,27 @@ def test_only_what_is_relative_to_the_best_is_marked_as_best() -> None:
     assert "<td>1.00</td>" in html.scaling_part(rows)
     assert "class=best" not in html.scaling_part(rows)
     assert html.means_html(summary.geometric_means(rows)).count("class=best") == 4
+
+
+def test_what_a_program_printed_in_brackets_is_shown_as_it_is(result: Result) -> None:
+    """An allocator may begin its messages so, and rich has a meaning for brackets."""
+    said = "exit status 1: [/x] [red]no memory"
+    failed = make_benchmark("producers-64", "bounds", hakmem=make_entry(make_run(1, problem=said)))
+    shown = fake_build.terminal(bounds_text.show, make_result(failed), 400)
+    assert shown.count(said) == 2
+    skipped = {"name": "w", "skipped": said, "problem": ""}
+    verdict = {"cost": {}, "live_time_worst": None, "frozen_better": [], "workloads": 0}
+    learned = {
+        "rounds": 1,
+        "workloads": [skipped],
+        "verdict": verdict | {"survivors_end_ratio": {}},
+    }
+    assert f"w: {said}" in fake_build.terminal(learning_text.show, learned, 400)
+    assert said in terminal(make_result(failed))
+
+
+@pytest.mark.parametrize("name", ["[/a]", "a b", ""])
+def test_a_library_has_a_name_that_all_outputs_can_show(name: str, tmp_path: Path) -> None:
+    (tmp_path / "lib.so").write_text("")
+    with pytest.raises(BenchError, match=r"NAME has letters, digits and . _ \+ - alone"):
+        allocators.find_extra(f"{name}={tmp_path}/lib.so")

@@ -8,6 +8,7 @@ import ctypes.util
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -160,10 +161,13 @@ def find(name: str, places: Places) -> Allocator | Missing:
 
 def find_extra(spec: str) -> Allocator:
     """An allocator given as NAME=PATH."""
-    name, equals, path = spec.partition("=")
+    name, _, path = spec.partition("=")
     library = Path(path).absolute()
-    if not equals or not name or not path:
-        raise BenchError(f"--lib '{spec}': give it as NAME=PATH, for example old=/tmp/libhakmem.so")
+    if not re.fullmatch(r"[\w.+-]+", name) or not path:
+        raise BenchError(
+            f"--lib '{spec}': give it as NAME=PATH, for example old=/tmp/libhakmem.so; "
+            "NAME has letters, digits and . _ + - alone"
+        )
     if not library.is_file():
         raise BenchError(f"--lib {spec}: there is no file {path}")
     return Allocator(name, str(library), hakmem_version(library), "given with --lib")

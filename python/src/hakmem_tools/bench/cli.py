@@ -35,6 +35,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hakmem_tools.bench import allocators as alloc
@@ -131,7 +132,8 @@ def chosen_allocators(
     names = [name.strip() for name in given.split(",") if name.strip()]
     found, missing = alloc.choose(names, extra, where)
     for absent in missing:
-        err().print(f"[yellow]{absent.name} is left out: {absent.reason}[/]", highlight=False)
+        said = f"{absent.name} is left out: {absent.reason}"
+        err().print(said, style="yellow", markup=False, highlight=False)
     return found, missing
 
 
@@ -212,7 +214,7 @@ def measure_and_show(
     with interruptible(folder):
         result = measure(plan, folder)
     show(result, out())
-    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", markup=False, soft_wrap=True)
     return result
 
 
@@ -301,7 +303,9 @@ def bench(
     table.show(result, out())
     files.write(folder / "report.html", html.render(result))
     out().print(
-        f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s", soft_wrap=True
+        f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s",
+        markup=False,
+        soft_wrap=True,
     )
     if failed_here(result, lib or []):
         raise typer.Exit(1)
@@ -324,7 +328,7 @@ def list_all() -> None:
             found = alloc.Missing(name, str(error))
         what = alloc.WHAT.get(name, "")
         if isinstance(found, alloc.Missing):
-            shown.add_row(name, "-", what, f"[yellow]{found.reason}[/]")
+            shown.add_row(name, "-", what, f"[yellow]{escape(found.reason)}[/]")
         else:
             shown.add_row(name, found.version, what, found.origin)
     out().print(shown)
@@ -406,7 +410,7 @@ def write_page(
     if not found(result):
         raise BenchError(f"{result_path} is no result of `hakmem bench {command}`")
     written = write(result, result_path, folder or docs_folder())
-    out().print(str(written), highlight=False, soft_wrap=True)
+    out().print(str(written), markup=False, highlight=False, soft_wrap=True)
 
 
 def beside_ours(
@@ -421,7 +425,7 @@ def make_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
     target = folder or docs_folder()
     for path in docs.write(summary.read_result(result_path), result_path, target):
-        out().print(str(path), highlight=False, soft_wrap=True)
+        out().print(str(path), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("learn")
@@ -466,7 +470,7 @@ def learn(
             functools.partial(save, folder=folder),
         )
     learning_text.show(result, out())
-    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", soft_wrap=True)
+    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", markup=False, soft_wrap=True)
     if any(w["problem"] for w in result["workloads"] if not w["skipped"]):
         raise typer.Exit(1)
 
@@ -485,7 +489,7 @@ def make_learn_docs(
     notes = target / "results" / "learning-notes.md"
     page = target / "learning-evaluation.md"
     written = learning_text.write(learning.joined(results), notes, page)
-    out().print(str(written), highlight=False, soft_wrap=True)
+    out().print(str(written), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("bounds")

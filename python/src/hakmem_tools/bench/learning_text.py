@@ -135,7 +135,8 @@ def show(result: Result, console: Console) -> None:
         table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=True)
     for workload in result["workloads"]:
         if workload["skipped"] or workload["problem"]:
-            console.print(f"{workload['name']}: {workload['skipped'] or workload['problem']}")
+            said = f"{workload['name']}: {workload['skipped'] or workload['problem']}"
+            console.print(said, markup=False, highlight=False)
             continue
         for row in rows_of(workload):
             good = row[1] == "frozen" and is_better(workload)

@@ -90,7 +90,8 @@ def tune(
     knob, arm = found.best()
     out = cli.console()
     if knob:
-        out.print(f"{knob} {arm} is better by more than chance: HAKMEM_POLICY={os.fspath(output)}")
+        said = f"{knob} {arm} is better by more than chance: HAKMEM_POLICY={os.fspath(output)}"
+        out.print(said, markup=False)
     else:
         out.print("No setting is better than the defaults by more than chance.")
 
