@@ -15,9 +15,9 @@
  * it is made zero when it is freed and looked at when it is used again, as a small one, which takes
  * no call of the system (and less time than to make it inaccessible and accessible again, a tenth
  * of a microsecond a page each). One that was hardly used goes back to the system instead of being
- * read. The map's entry says whether a block is live or kept; whoever
- * changes it owns the block. Each guard costs the process a mapping: beyond GUARDED_MOST blocks
- * there are canaries only (a process has 65,530 mappings), and no quarantine.
+ * read. The map's entry says whether a block is live or kept; whoever changes it owns the block.
+ * Each guard costs the process a mapping: beyond GUARDED_MOST blocks there are canaries only (a
+ * process has 65,530 mappings), and no quarantine.
  */
 #include "hard/hard_internal.h"
 
