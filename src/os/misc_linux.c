@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * os: time, randomness and the last words of a process on Linux. Never allocates; keeps errno. */
+ * os: what a process has taken, randomness and the last words of a process on Linux. Never
+ * allocates; keeps errno. */
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
@@ -11,15 +12,6 @@
 #include <time.h>
 
 #define MISC_PROCESSORS_MOST 8192 /* with more the call is refused */
-
-uint64_t hak_os_now_ns(void)
-{
-    /* The vDSO answers without a system call. clock_gettime sets errno only on failure, which these
-     * arguments exclude. */
-    struct timespec now = {0};
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void hak_os_usage(struct hak_os_usage *out)
 {
