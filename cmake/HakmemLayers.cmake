@@ -109,6 +109,8 @@ endif()
 
 set(hakmem_operators "${PROJECT_SOURCE_DIR}/src/api/operators.cc")
 if(EXISTS "${hakmem_operators}" AND NOT HAKMEM_SANITIZED)
+    # What an operator calls may be the program's; for the others of our functions that is excluded.
+    set_source_files_properties("${hakmem_operators}" PROPERTIES COMPILE_OPTIONS -fsemantic-interposition)
     foreach(variant weak strong)
         set(weak $<STREQUAL:${variant},weak>)
         hakmem_object_library(hak_operators_${variant}

@@ -11,8 +11,10 @@
 // A program may replace some of them, and the standard says which others then call its own: new[]
 // calls new, nothrow forms those that throw, delete[] and the forms with a size delete. So what
 // calls another one calls what the program finds under that name (cmake/operators.list keeps the
-// linker from binding it within the library). All are weak: the compiler does not take them for
-// what they are here, and a program that has its own may be linked with the static library.
+// linker from binding it within the library). In the static library all are weak: a program that
+// has its own may be linked with it. In the shared libraries none is: valgrind replaces no weak
+// function of a library that it does not know, but would replace free, which is what delete ends
+// in.
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -42,9 +44,9 @@ void hak_hardened_delete_aligned(void *p, int array, std::size_t size,
 #ifndef HAK_CXX_WEAK
 #define HAK_CXX_WEAK 0
 #endif
-#define HAK_OPERATOR __attribute__((visibility("default"), weak))
 
 #if HAK_CXX_WEAK
+#define HAK_OPERATOR __attribute__((visibility("default")))
 __asm__(".weak __gxx_personality_v0, __cxa_begin_catch, __cxa_end_catch, _Unwind_Resume\n"
         ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv, _ZSt9terminatev");
 extern "C" std::new_handler operators_get_handler() __asm__("_ZSt15get_new_handlerv")
@@ -101,6 +103,8 @@ static bool operators_try_catching(std::size_t size, std::size_t alignment, bool
     return call != nullptr;
 }
 #else
+#define HAK_OPERATOR __attribute__((visibility("default"), weak))
+
 static std::new_handler operators_handler()
 {
     return std::get_new_handler();
