@@ -393,7 +393,7 @@ end
 def test_format() -> None:
     profile = raw.parse(GOOD, "it")
     assert profile.sites == [Site((16, 32), 1.5, 96, 1, 3.0, 192, 2)]
-    assert profile.mappings == [raw.Mapping(16, 32, 0, "/x")]
+    assert profile.mappings == [raw.Mapping(16, 32, 0, "/x", deleted=True)]
     assert (profile.pid, profile.period_bytes, profile.sampling) == (7, 512, True)
 
 
