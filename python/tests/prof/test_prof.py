@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """hakmem prof: from profiles that are made up, and from a program that is compiled and run here."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -218,19 +220,31 @@ def test_running_process(program: Path, tmp_path: Path) -> None:
         process.wait()
 
 
-@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
-def test_core_file(program: Path, tmp_path: Path) -> None:
-    """What a core says is what its process said."""
+@contextlib.contextmanager
+def waiting(program: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, sampled, when it has allocated; ended afterwards."""
     with subprocess.Popen([program, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
-            now = run("folded", str(process.pid))
-            made = ["gcore", "-o", str(tmp_path / "core"), str(process.pid)]
-            subprocess.run(made, capture_output=True, check=True)
+            yield process
         finally:
             process.kill()
-    core = tmp_path / f"core.{process.pid}"
+
+
+def core_of(process: subprocess.Popen[bytes], folder: Path) -> Path:
+    """A core file of a process that goes on."""
+    made = ["gcore", "-o", str(folder / "core"), str(process.pid)]
+    subprocess.run(made, capture_output=True, check=True)
+    return folder / f"core.{process.pid}"
+
+
+@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
+def test_core_file(program: Path, tmp_path: Path) -> None:
+    """What a core says is what its process said."""
+    with waiting(program) as process:
+        now = run("folded", str(process.pid))
+        core = core_of(process, tmp_path)
     saved = tmp_path / "core.prof"
     run("dump", core, "-o", saved)
     sums = stacks.folded(stacks.read(raw.load(saved)), "live_bytes")
@@ -243,18 +257,13 @@ def test_a_program_that_was_replaced(program: Path, tmp_path: Path) -> None:
     """What is at its path by now has other functions at the same addresses."""
     path = tmp_path / "replaced"
     shutil.copy(program, path)
-    with subprocess.Popen([path, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            before = run("folded", str(process.pid))
-            path.unlink()
-            shutil.copy(other_program(tmp_path), path)
-            assert run("folded", str(process.pid)) == before
-            saved = tmp_path / "now.prof"
-            run("dump", str(process.pid), "-o", saved)
-        finally:
-            process.kill()
+    with waiting(path) as process:
+        before = run("folded", str(process.pid))
+        path.unlink()
+        shutil.copy(other_program(tmp_path), path)
+        assert run("folded", str(process.pid)) == before
+        saved = tmp_path / "now.prof"
+        run("dump", str(process.pid), "-o", saved)
     text = run("folded", saved)
     assert "replaced (deleted)+0x" in text
     assert not any(name in text for name in ("apple", "plum"))
@@ -265,15 +274,8 @@ def test_a_core_file_of_a_program_that_was_replaced(program: Path, tmp_path: Pat
     """As on another machine: the number of its build, which a core file has, is another."""
     path = tmp_path / "replaced"
     shutil.copy(program, path)
-    with subprocess.Popen([path, "wait"], env=sampled(), stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            made = ["gcore", "-o", str(tmp_path / "core"), str(process.pid)]
-            subprocess.run(made, capture_output=True, check=True)
-        finally:
-            process.kill()
-    core = tmp_path / f"core.{process.pid}"
+    with waiting(path) as process:
+        core = core_of(process, tmp_path)
     assert "apple" in run("folded", core)
     shutil.copy(other_program(tmp_path), path)
     text = run("folded", core)
