@@ -399,7 +399,9 @@ static void the_next_lost_heap_is_looked_for_behind_the_last_one(void **state)
     hak_store_relaxed(&newer->thread, (uintptr_t)2);
     assert_false(hak_cache_fork_child(mine));
     pthread_t thread = begin_to_bury(newer);
+    hak_lock(&hak_registry.lock);
     mine->dead = true; /* it would be found if all were looked at */
+    hak_unlock(&hak_registry.lock);
     hak_unlock(&newer->lock);
     pthread_join(thread, NULL);
     assert_true(mine->dead);
