@@ -169,6 +169,12 @@ static inline void **hak_metered_stack(struct hak_meter *m, unsigned cls)
     return &m->stacks[cls][HAK_BIN_NULLS - 1];
 }
 
+/* Through a heap's slabs with free blocks, in portions. See purge.c. */
+struct hak_slab_walk {
+    uint32_t slot;  /* the next one's + 1; 0: the first of the next list */
+    uint16_t lists; /* of all classes, that are left */
+};
+
 struct hak_heap {
     struct hak_front front; /* first: a front of a heap is the heap */
     struct hak_lock lock;
@@ -220,12 +226,8 @@ struct hak_heap {
     size_t slab_bytes;        /* theirs; this and the next two under the heap's lock */
     size_t free_bytes;        /* free blocks in them */
     size_t purged_free_bytes; /* free_bytes when free pages were given back last: see purge.c */
-    /* What is left of that: the next slab, and so many lists of all classes. Then the same of a
-     * look for slabs in which nothing changes: the next one's slot + 1 (0: none), and lists. */
-    struct hak_slab *purge_next;
-    uint16_t purge_lists;
-    uint16_t idle_lists;
-    uint32_t idle_slot;
+    /* What is left of that, and of a look for slabs in which nothing changes. */
+    struct hak_slab_walk purge, idle;
     struct hak_class_set used; /* classes that have or had a stack or a slab; under the lock */
     char *few_stacks;          /* HAK_FEW_STACKS_BYTES of a page of several heaps; NULL: none */
     struct hak_class_heap classes[HAK_CLASSES];

@@ -180,8 +180,8 @@ void hak_heap_forget_regret(void);
 /* A tick: gives back free pages of slabs in which nothing has changed since they were looked at
  * last, those of some classes in turn, a portion of them. */
 void hak_heap_purge_idle_locked(struct hak_heap *heap);
-/* A slab leaves its list. */
-void hak_heap_idle_leaves_locked(struct hak_heap *heap, const struct hak_slab *s);
+/* A slab leaves its list: no walk goes on with it. */
+void hak_heap_leaves_walks_locked(struct hak_heap *heap, const struct hak_slab *s);
 /* Returns the `count` oldest blocks of a bin to their slabs. Those of slabs that were taken over by
  * another heap are sent there; they stay if there is no memory for that. */
 void hak_heap_drain_locked(struct hak_heap *heap, unsigned cls, unsigned count);

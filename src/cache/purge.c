@@ -102,17 +102,45 @@ static size_t purge_slab(struct hak_slab *s, unsigned least_pages)
 #define PORTION_SLABS 16u /* of which pages go: two to four calls each */
 #define PORTION_LOOKS 128u
 
-static struct hak_slab *purge_next_locked(struct hak_heap *heap)
+static void walk_set_next(struct hak_slab_walk *w, const struct hak_slab *s)
 {
-    while (heap->purge_next == NULL && heap->purge_lists != 0) {
-        size_t list = --heap->purge_lists;
-        unsigned cls = (unsigned)(list / HAK_LIST_FULL);
+    w->slot = s == NULL ? 0 : (uint32_t)hak_slab_slot(s) + 1;
+}
+
+static void walk_leave_out(struct hak_slab_walk *w, const struct hak_slab *s)
+{
+    if (HAK_UNLIKELY(w->slot != 0) && w->slot == hak_slab_slot(s) + 1)
+        walk_set_next(w, s->next);
+}
+
+void hak_heap_leaves_walks_locked(struct hak_heap *heap, const struct hak_slab *s)
+{
+    walk_leave_out(&heap->purge, s);
+    walk_leave_out(&heap->idle, s);
+}
+
+static bool walk_has_more(const struct hak_slab_walk *w)
+{
+    return w->slot != 0 || w->lists != 0;
+}
+
+/* From the highest class down, of `stride` classes one; of each the slabs with the most room first.
+ */
+static struct hak_slab *walk_next_locked(const struct hak_heap *heap, struct hak_slab_walk *w,
+                                         unsigned stride)
+{
+    while (w->slot == 0 && w->lists != 0) {
+        unsigned list = --w->lists;
+        unsigned cls = list / HAK_LIST_FULL;
+        if (list % HAK_LIST_FULL == 0)
+            w->lists = (uint16_t)(list - hak_min(list, (stride - 1) * HAK_LIST_FULL));
         if (hak_heap_next_used_locked(heap, cls) == cls)
-            heap->purge_next = heap->classes[cls].lists[list % HAK_LIST_FULL];
+            walk_set_next(w, heap->classes[cls].lists[list % HAK_LIST_FULL]);
     }
-    struct hak_slab *s = heap->purge_next;
-    if (s != NULL)
-        heap->purge_next = s->next;
+    if (w->slot == 0)
+        return NULL;
+    struct hak_slab *s = hak_slab_record(w->slot - 1);
+    walk_set_next(w, s->next);
     return s;
 }
 
@@ -121,7 +149,7 @@ static void purge_portion_locked(struct hak_heap *heap)
     size_t bytes = 0;
     unsigned purged = 0;
     for (unsigned i = 0; i < PORTION_LOOKS && purged < PORTION_SLABS; i++) {
-        struct hak_slab *s = purge_next_locked(heap);
+        struct hak_slab *s = walk_next_locked(heap, &heap->purge, 1);
         if (s == NULL)
             break;
         size_t gone = purge_slab(s, BUSY_LEAST_PAGES);
@@ -140,46 +168,13 @@ static void purge_portion_locked(struct hak_heap *heap)
 #define IDLE_TICK_LOOKS 2048u
 #define IDLE_CALL_LOOKS 128u
 
-static void idle_set_next(struct hak_heap *heap, const struct hak_slab *s)
-{
-    heap->idle_slot = s == NULL ? 0 : (uint32_t)hak_slab_slot(s) + 1;
-}
-
-void hak_heap_idle_leaves_locked(struct hak_heap *heap, const struct hak_slab *s)
-{
-    if (HAK_UNLIKELY(heap->idle_slot != 0) && heap->idle_slot == hak_slab_slot(s) + 1)
-        idle_set_next(heap, s->next);
-}
-
-static bool idle_has_more(const struct hak_heap *heap)
-{
-    return heap->idle_slot != 0 || heap->idle_lists != 0;
-}
-
-/* Of `ticks` classes one is looked at. */
-static struct hak_slab *idle_next_locked(struct hak_heap *heap, unsigned ticks)
-{
-    while (heap->idle_slot == 0 && heap->idle_lists != 0) {
-        unsigned list = --heap->idle_lists;
-        unsigned cls = list / HAK_LIST_FULL;
-        if (list % HAK_LIST_FULL == 0)
-            heap->idle_lists = (uint16_t)(list - hak_min(list, (ticks - 1) * HAK_LIST_FULL));
-        if (hak_heap_next_used_locked(heap, cls) == cls)
-            idle_set_next(heap, heap->classes[cls].lists[list % HAK_LIST_FULL]);
-    }
-    if (heap->idle_slot == 0)
-        return NULL;
-    struct hak_slab *s = hak_slab_record(heap->idle_slot - 1);
-    idle_set_next(heap, s->next);
-    return s;
-}
-
 static void idle_portion_locked(struct hak_heap *heap, unsigned looks)
 {
     size_t bytes = 0;
     uint64_t ticks = hak_load_relaxed(&hak_cache_knobs.idle_ticks);
     for (unsigned looked = 0; looked < looks; looked++) {
-        struct hak_slab *s = idle_next_locked(heap, (unsigned)hak_min(ticks, HAK_CLASSES));
+        struct hak_slab *s =
+            walk_next_locked(heap, &heap->idle, (unsigned)hak_min(ticks, HAK_CLASSES));
         if (s == NULL)
             break;
         if (!purge_is_idle(s))
@@ -192,13 +187,13 @@ static void idle_portion_locked(struct hak_heap *heap, unsigned looks)
 
 void hak_heap_purge_idle_locked(struct hak_heap *heap)
 {
-    if (!idle_has_more(heap)) {
+    if (!walk_has_more(&heap->idle)) {
         uint64_t ticks = hak_load_relaxed(&hak_cache_knobs.idle_ticks);
         uint64_t first = heap->idle_turn++ % ticks;
         if (first >= HAK_CLASSES)
             return;
         uint64_t last = first + (HAK_CLASSES - 1 - first) / ticks * ticks;
-        heap->idle_lists = (uint16_t)((last + 1) * HAK_LIST_FULL);
+        heap->idle.lists = (uint16_t)((last + 1) * HAK_LIST_FULL);
     }
     idle_portion_locked(heap, IDLE_TICK_LOOKS);
 }
@@ -213,12 +208,11 @@ void hak_heap_purge_busy_locked(struct hak_heap *heap, bool due)
 {
     if (HAK_UNLIKELY(due)) {
         heap->purged_free_bytes = heap->free_bytes;
-        heap->purge_next = NULL;
-        heap->purge_lists = HAK_CLASSES * HAK_LIST_FULL;
+        heap->purge = (struct hak_slab_walk){.lists = HAK_CLASSES * HAK_LIST_FULL};
     }
-    if (HAK_UNLIKELY(heap->purge_next != NULL || heap->purge_lists != 0))
+    if (HAK_UNLIKELY(walk_has_more(&heap->purge)))
         purge_portion_locked(heap);
-    if (HAK_UNLIKELY(idle_has_more(heap)))
+    if (HAK_UNLIKELY(walk_has_more(&heap->idle)))
         idle_portion_locked(heap, IDLE_CALL_LOOKS);
 }
 

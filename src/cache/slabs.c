@@ -20,9 +20,7 @@ static void slabs_link_locked(struct hak_heap *heap, struct hak_slab *s, unsigne
 
 static void slabs_unlink_locked(struct hak_heap *heap, struct hak_slab *s)
 {
-    if (HAK_UNLIKELY(heap->purge_next == s))
-        heap->purge_next = s->next;
-    hak_heap_idle_leaves_locked(heap, s);
+    hak_heap_leaves_walks_locked(heap, s);
     if (s->prev != NULL)
         s->prev->next = s->next;
     else

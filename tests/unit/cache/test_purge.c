@@ -180,7 +180,7 @@ static void release_of_64(struct hak_heap *heap, size_t from, size_t to)
 static void come_by(struct hak_heap *heap)
 {
     unsigned cls = hak_class_of(64);
-    for (unsigned i = 0; heap->purge_next != NULL || heap->purge_lists != 0; i++) {
+    for (unsigned i = 0; heap->purge.slot != 0 || heap->purge.lists != 0; i++) {
         MUST(i < 1000);
         release(heap, allocate(heap, cls));
         hak_lock(&heap->lock);
@@ -378,7 +378,7 @@ static void the_owner_sees_to_the_rest_of_them(void **state)
         hak_unlock(&heap->lock);
     }
     assert_in_range(counted(&heap->stats.purged_bytes), IDLE_ALL_BYTES * 6 / 8, IDLE_ALL_BYTES);
-    assert_int_equal(heap->idle_lists, 0);
+    assert_int_equal(heap->idle.lists, 0);
     verify_heaps();
 }
 
@@ -388,7 +388,7 @@ static void slabs_that_go_meanwhile_are_left_out(void **state)
     (void)state;
     struct hak_heap *heap = heap_with_many_idle_slabs();
     tick_until_purged(heap, 1, 64);
-    assert_int_not_equal(heap->idle_slot, 0);
+    assert_int_not_equal(heap->idle.slot, 0);
     release_of_64(heap, 33, 63);
     for (size_t i = 0; i < UNIT_COUNT(all); i += 64)
         release(heap, all[i]);
@@ -396,7 +396,7 @@ static void slabs_that_go_meanwhile_are_left_out(void **state)
     hak_heap_drain_locked(heap, hak_class_of(1024), hak_bin_blocks(heap, hak_class_of(1024)));
     hak_unlock(&heap->lock);
     tick_until_purged(heap, 64, 128);
-    assert_int_equal(heap->idle_slot, 0);
+    assert_int_equal(heap->idle.slot, 0);
     verify_heaps();
 }
 
