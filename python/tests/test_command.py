@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
 from fake_build import places_of
-from hakmem_tools.bench import cli, runner, suite
+from hakmem_tools.bench import runner, session, suite
 from hakmem_tools.bench.places import Places
 
 BREAKING = """
@@ -61,12 +61,12 @@ def test_an_interruption_says_where_what_is_complete_is(
             listener.result(make_result())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_plan", interrupted)
+    monkeypatch.setattr(session, "run_plan", interrupted)
     (tmp_path / "result.json").write_text("an earlier one", encoding="utf-8")
     os.utime(tmp_path / "result.json", (1, 1))
     plan = runner.Plan([], [], [], places_of(tmp_path), 1, True, "")
     with pytest.raises(SystemExit) as end:
-        cli.measure_and_show(plan, tmp_path, lambda result, console: None)
+        session.measure_and_show(plan, tmp_path, lambda result, console: None)
     assert end.value.code == 130
     where = (
         f"what was complete is in {tmp_path}/result.json" if complete else "nothing was complete"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
 from fake_build import bench, complete, places_of, program, terminal
-from hakmem_tools.bench import cli, drawn, drawn_text, runner, stats, summary
+from hakmem_tools.bench import drawn, drawn_text, runner, session, stats, summary
 from hakmem_tools.bench.drawn import RSS, TIME
 from hakmem_tools.bench.places import BenchError, Places
 
@@ -261,8 +261,8 @@ def test_the_status_says_whether_hakmem_or_a_library_failed(
 
 
 def test_a_failure_of_a_peer_is_shown_and_does_not_set_the_status() -> None:
-    assert not cli.failed_here(three(), [])
-    assert cli.failed_here(three(), ["lean=/tmp/lean.so"])
+    assert not session.failed_here(three(), [])
+    assert session.failed_here(three(), ["lean=/tmp/lean.so"])
     assert "FAILED: drawn-6 under lean" in shown(three())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
 from fake_build import LIST, bench, complete, terminal
-from hakmem_tools.bench import cli, latency, latency_text, runner, summary, text
+from hakmem_tools.bench import latency, latency_text, runner, session, summary, text
 from hakmem_tools.bench.places import BenchError, Places
 
 BROKEN = make_run(1, problem="killed by SIGSEGV")
@@ -354,7 +354,7 @@ def test_the_status_says_whether_hakmem_or_a_library_failed(
 
 def test_a_failure_of_a_peer_does_not_set_the_status() -> None:
     result = make_result(workload("a", hakmem=entry(), fat=make_entry(BROKEN)))
-    assert not cli.failed_here(result, [])
+    assert not session.failed_here(result, [])
     assert "FAILED: latency-a under fat" in shown(result)
 
 

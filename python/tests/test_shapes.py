@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import make_benchmark, make_entry, make_result, make_run
 from fake_build import LIST, bench, complete, terminal
-from hakmem_tools.bench import cli, runner, shapes, shapes_text, summary
+from hakmem_tools.bench import runner, session, shapes, shapes_text, summary
 from hakmem_tools.bench.places import BenchError, Places
 
 BROKEN = make_run(1, problem="killed by SIGSEGV")
@@ -226,7 +226,7 @@ def test_the_status_says_whether_hakmem_or_a_library_failed(
 
 def test_a_failure_of_a_peer_does_not_set_the_status() -> None:
     result = make_result(shape("a", hakmem=entry(4), fat=make_entry(BROKEN)))
-    assert not cli.failed_here(result, [])
+    assert not session.failed_here(result, [])
     assert "FAILED: shape-a under fat" in shown(result)
 
 
