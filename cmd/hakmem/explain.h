@@ -33,10 +33,10 @@ struct hak_explanation {
     uint64_t counts[HAK_FAILURE_COUNT];
     /* UINT64_MAX: not known. */
     uint64_t live_bytes, held_bytes, kept_bytes, limit_bytes, mapped_bytes;
-    uint64_t address_space_bytes;          /* that the process has mapped */
-    uint64_t data_bytes, data_limit_bytes; /* that it can write to; RLIMIT_DATA */
-    uint64_t mappings;                     /* that it has */
-    bool is_live;                          /* it still runs, on this machine */
+    uint64_t address_space_bytes; /* that the process has mapped */
+    uint64_t data_bytes;          /* that it can write to */
+    uint64_t mappings;            /* that it has */
+    bool is_live;                 /* it still runs, on this machine */
 };
 
 /* explain_read.c: from a process, a core file, or a file of JSON. False: see `obstacle`. */

@@ -24,7 +24,7 @@ static const struct hak_explained explain_unknown = {
     .align_bytes = 16,
     .class_bytes = UINT64_MAX,
     .age_ns = UINT64_MAX,
-    .limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    .limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 
 static const char *explain_error_name(int error)
 {
@@ -84,12 +84,9 @@ static void explain_read_state(struct hak_explanation *e, struct hak_image *imag
 /* Of a process that runs; a core file does not tell. */
 static void explain_read_data(struct hak_explanation *e, pid_t pid)
 {
-    char *folder = hak_format("/proc/%d", (int)pid);
-    char *status = hak_format("%s/status", folder);
+    char *status = hak_format("/proc/%d/status", (int)pid);
     e->data_bytes = e->is_live ? hak_system_line(status, "VmData") : UINT64_MAX;
-    e->data_limit_bytes = e->is_live ? hak_system_limit(folder, "Max data size") : UINT64_MAX;
     free(status);
-    free(folder);
 }
 
 bool hak_explain_read_remote(struct hak_explanation *e, struct hak_remote *r,
@@ -140,10 +137,10 @@ static bool explain_add_object(struct hak_explanation *e, const struct hak_value
     x.no_heap = x.reason == HAK_FAILURE_EXHAUSTION && x.error[0] == '\0';
     x.class_bytes = hak_value_number(v, "class_bytes");
     x.age_ns = hak_value_number(v, "age_ns");
-    x.limits = (struct hak_os_limits){hak_value_number(v, "limits.address_space_bytes"),
-                                      hak_value_number(v, "limits.mappings"),
-                                      hak_value_number(v, "limits.cgroup_max_bytes"),
-                                      hak_value_number(v, "limits.cgroup_used_bytes")};
+    x.limits = (struct hak_os_limits){
+        hak_value_number(v, "limits.address_space_bytes"), hak_value_number(v, "limits.data_bytes"),
+        hak_value_number(v, "limits.mappings"), hak_value_number(v, "limits.cgroup_max_bytes"),
+        hak_value_number(v, "limits.cgroup_used_bytes")};
     e->last[e->count++] = x;
     return true;
 }
@@ -176,6 +173,7 @@ static bool explain_add_words(struct hak_explanation *e, const char *text)
             mappings--;
         x.limits.mappings = mappings == NULL ? UINT64_MAX : strtoull(mappings, NULL, 10);
         x.limits.address_space_bytes = explain_number_behind(why, "RLIMIT_AS ");
+        x.limits.data_bytes = explain_number_behind(why, "RLIMIT_DATA ");
         x.limits.cgroup_used_bytes = explain_number_behind(why, "cgroup at ");
         const char *cgroup = strstr(why, "cgroup at ");
         if (cgroup != NULL)
@@ -223,7 +221,6 @@ static bool explain_understand(struct hak_explanation *e, const struct hak_value
     const char *name = hak_value_string(root, "process.name");
     *e = (struct hak_explanation){.address_space_bytes = UINT64_MAX,
                                   .data_bytes = UINT64_MAX,
-                                  .data_limit_bytes = UINT64_MAX,
                                   .mappings = UINT64_MAX,
                                   .mapped_bytes = UINT64_MAX,
                                   .kept_bytes = UINT64_MAX};

@@ -181,19 +181,26 @@ static void explain_state_of_limits(struct explain_answer *a, const struct hak_e
                         hak_bytes_text(b[1], e->address_space_bytes),
                         e->is_live ? "now" : "in the end");
     }
-    if (KNOWN(e->data_limit_bytes) && KNOWN(e->data_bytes))
-        explain_add(&a->state, "RLIMIT_DATA (ulimit -d) is %s, of which %s are used now",
-                    hak_bytes_text(b[0], e->data_limit_bytes), hak_bytes_text(b[1], e->data_bytes));
+    if (KNOWN(x->limits.data_bytes)) {
+        explain_add(&a->state, "RLIMIT_DATA (ulimit -d) was %s",
+                    hak_bytes_text(b[0], x->limits.data_bytes));
+        if (KNOWN(e->data_bytes))
+            explain_add(&a->state, "The process has %s now that it can write to",
+                        hak_bytes_text(b[1], e->data_bytes));
+    }
 }
 
-/* One of the limits of the process, if the cause is `wanted`. */
+/* One of the limits of the process, if the cause is `wanted`; of two the smaller one. */
 static bool explain_limits(struct explain_answer *a, const struct hak_explained *x,
                            const struct hak_explanation *e, enum explain_cause wanted)
 {
-    if (explain_cause(x, e->address_space_bytes, x->limits.address_space_bytes) == wanted)
-        explain_address_space(a, wanted);
-    else if (explain_cause(x, e->data_bytes, e->data_limit_bytes) == wanted)
+    const struct hak_os_limits *l = &x->limits;
+    bool addresses = explain_cause(x, e->address_space_bytes, l->address_space_bytes) == wanted;
+    bool data = explain_cause(x, e->data_bytes, l->data_bytes) == wanted;
+    if (data && (!addresses || l->data_bytes < l->address_space_bytes))
         explain_data(a, wanted);
+    else if (addresses)
+        explain_address_space(a, wanted);
     return a->why != NULL;
 }
 

@@ -222,6 +222,7 @@ static void stat_json_failure(struct hak_json *j, const struct hak_image *image,
     hak_json_open_line(j, "limits", '{');
     hak_json_number_or_null(j, "address_space_bytes",
                             has_limits ? f.limits.address_space_bytes : UINT64_MAX);
+    hak_json_number_or_null(j, "data_bytes", has_limits ? f.limits.data_bytes : UINT64_MAX);
     hak_json_number_or_null(j, "mappings", has_limits ? f.limits.mappings : UINT64_MAX);
     hak_json_number_or_null(j, "cgroup_max_bytes",
                             has_limits ? f.limits.cgroup_max_bytes : UINT64_MAX);

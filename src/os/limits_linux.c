@@ -103,6 +103,7 @@ void hak_os_limits(struct hak_os_limits *out)
 {
     char group[PIECE_BYTES];
     out->address_space_bytes = hak_os_address_space_limit();
+    out->data_bytes = hak_os_data_limit();
     out->mappings = limits_count_lines("/proc/self/maps");
     limits_find_cgroup(group, sizeof group);
     out->cgroup_max_bytes = limits_of_cgroup(group, "/memory.max");

@@ -116,6 +116,7 @@ uint64_t hak_os_address_space_limit(void); /* RLIMIT_AS */
 uint64_t hak_os_data_limit(void);          /* RLIMIT_DATA: of what can be written to */
 struct hak_os_limits {
     uint64_t address_space_bytes; /* RLIMIT_AS */
+    uint64_t data_bytes;          /* RLIMIT_DATA */
     uint64_t mappings;            /* that the process has */
     uint64_t cgroup_max_bytes, cgroup_used_bytes;
 };

@@ -122,9 +122,9 @@ static void failure_write_reason(struct hak_text *text, const struct hak_failure
         hak_text_string(text, failure_error_name(f->why.error));
         hak_text_string(text, ")");
         const struct hak_os_limits *l = &f->limits;
-        bool limited = l->address_space_bytes != UINT64_MAX;
         failure_write_number(text, "; RLIMIT_AS ", l->address_space_bytes, "");
-        failure_write_number(text, limited ? ", " : "; ", l->mappings, " mappings");
+        failure_write_number(text, "; RLIMIT_DATA ", l->data_bytes, "");
+        failure_write_number(text, "; ", l->mappings, " mappings");
         if (l->cgroup_max_bytes != UINT64_MAX)
             failure_write_number(text, ", cgroup at ", l->cgroup_used_bytes, "");
         failure_write_number(text, " of ", l->cgroup_max_bytes, "");
@@ -161,13 +161,14 @@ static void failure_print(const struct hak_failure *f)
     hak_os_write_stderr(line, (size_t)(text.at - line));
 }
 
-/* How the system stands, or stood within the last second. All but RLIMIT_AS is in files, and a
- * filter of system calls may end a process that opens one where malloc was to return NULL. */
+/* How the system stands, or stood within the last second. All but the limits of the process is in
+ * files, and a filter of system calls may end a process that opens one where malloc was to return
+ * NULL. */
 static struct hak_os_limits failure_limits_locked(uint64_t now_ns)
 {
     if (hak_load_relaxed(&hak_failures.no_files))
-        return (struct hak_os_limits){hak_os_address_space_limit(), UINT64_MAX, UINT64_MAX,
-                                      UINT64_MAX};
+        return (struct hak_os_limits){hak_os_address_space_limit(), hak_os_data_limit(), UINT64_MAX,
+                                      UINT64_MAX, UINT64_MAX};
     if (now_ns >= hak_failures.limits_until_ns) {
         hak_os_limits(&hak_failures.limits);
         hak_failures.limits_until_ns = now_ns + LIMITS_AGE_NS;

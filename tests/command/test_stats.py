@@ -131,7 +131,7 @@ class TestStats(CommandCase):
         self.assertRegex(
             done.stderr,
             r"^hakmem: allocation of \d+ bytes failed: the system refused memory \(ENOMEM\); "
-            rf"RLIMIT_AS {96 << 20}, \d+ mappings.*; class \d+, stage \w+, 0 ms ago\n$",
+            rf"RLIMIT_AS {96 << 20}; \d+ mappings.*; class \d+, stage \w+, 0 ms ago\n$",
         )
 
     def test_silent_without_the_option(self) -> None:

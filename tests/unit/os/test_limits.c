@@ -13,11 +13,14 @@ static void limits_are_the_systems(void **state)
     (void)state;
     struct rlimit limit = {(rlim_t)1 << 50, (rlim_t)1 << 50};
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    struct rlimit data = {(rlim_t)1 << 49, (rlim_t)1 << 49};
+    assert_int_equal(setrlimit(RLIMIT_DATA, &data), 0);
     struct hak_os_limits before, after;
     int next_file = dup(0);
     close(next_file);
     hak_os_limits(&before);
     assert_int_equal(before.address_space_bytes, (uint64_t)1 << 50);
+    assert_int_equal(before.data_bytes, (uint64_t)1 << 49);
     assert_int_equal(hak_os_address_space_limit(), (uint64_t)1 << 50);
     assert_in_range(before.mappings, 5, 100000);
     void *holes[20];
