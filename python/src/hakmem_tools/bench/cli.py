@@ -31,9 +31,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from hakmem_tools.bench import allocators as alloc
-from hakmem_tools.bench import comparison, docs, html, kinds, places, suite, summary, table
+from hakmem_tools.bench import comparison, docs, kinds, places, suite, summary, table
 from hakmem_tools.bench.places import BenchError
-from hakmem_tools.bench.runner import Plan, forecast, missing_program, refusal
+from hakmem_tools.bench.runner import Plan, Result, forecast, missing_program, refusal
 from hakmem_tools.bench.session import (
     AllocatorNames,
     BuildFolder,
@@ -80,6 +80,13 @@ def chosen(
         if reason:
             raise BenchError(f"--program {benchmark.name}: {reason}; no allocator can be measured")
     return (suite.select(only, skip) if only or skip or not given else []) + given
+
+
+def write_report(path: Path, result: Result) -> None:
+    """The HTML page of a result."""
+    from hakmem_tools.bench import html  # plotly takes a while to load
+
+    files.write(path, html.render(result))
 
 
 @app.callback(invoke_without_command=True)
@@ -143,7 +150,7 @@ def bench(
     with interruptible(folder):
         result = measure(plan, folder)
     table.show(result, out())
-    files.write(folder / "report.html", html.render(result))
+    write_report(folder / "report.html", result)
     out().print(
         f"{folder}/result.json and {folder}/report.html, {result['seconds']:.0f} s",
         markup=False,
@@ -229,7 +236,7 @@ def report(
     else:
         out().print(table.pairs_table(summary.rows_of(result), against))
     if page is not None:
-        files.write(page, html.render(result))
+        write_report(page, result)
 
 
 @app.command("docs")

@@ -7,13 +7,7 @@ The same result gives the same files. Who uses it: cli. It never measures.
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("svg")
-import matplotlib.pyplot as plt
-
 from hakmem_tools.bench import summary, text
-from hakmem_tools.bench.html import COLOURS
 from hakmem_tools.bench.runner import Result, failures
 from hakmem_tools.bench.suite import GROUPS
 from hakmem_tools.bench.summary import Mean, Row
@@ -32,78 +26,6 @@ def markdown_table(headings: list[str], lines: list[list[str]]) -> list[str]:
         cells = [cell.replace("|", "\\|") for cell in line] + [""] * (len(headings) - len(line))
         out.append("| " + " | ".join(cells) + " |")
     return out
-
-
-# ---- pictures ----
-
-
-def save_picture(figure: Any, path: Path) -> Path:
-    """Writes an SVG without a date and with steady ids."""
-    with mpl.rc_context({"svg.hashsalt": "hakmem", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-    plt.close(figure)
-    return path
-
-
-def colour(name: str) -> str:
-    """The colour of an allocator."""
-    return COLOURS.get(name, "#e377c2")
-
-
-def means_picture(means: list[Mean], path: Path) -> Path:
-    """Time against memory."""
-    figure, axes = plt.subplots(figsize=(7, 5))
-    for mean in summary.known(means):
-        axes.scatter(mean.time, mean.rss, s=90, color=colour(mean.allocator))
-        failed = f" ({mean.failed} failed)" if mean.failed else ""
-        axes.annotate(
-            mean.allocator + failed, (mean.time, mean.rss), xytext=(0, 8),
-            textcoords="offset points", ha="center", fontsize=9,
-        )  # fmt: skip
-    axes.set_xlabel("time, relative to the best of each benchmark (geometric mean)")
-    axes.set_ylabel("peak RSS, the same")
-    axes.margins(0.15)
-    axes.grid(alpha=0.3)
-    return save_picture(figure, path)
-
-
-def bars_picture(rows: list[Row], value: str, title: str, path: Path) -> Path:
-    """A line for each benchmark: hakmem as a diamond, the others as dots, relative to the best."""
-    benchmarks = list(dict.fromkeys(r.benchmark for r in rows if getattr(r, value)))
-    figure, axes = plt.subplots(figsize=(8, 0.6 + 0.24 * len(benchmarks)))
-    for position, benchmark in enumerate(benchmarks):
-        here = [r for r in rows if r.benchmark == benchmark and getattr(r, value)]
-        others = sorted(getattr(r, value) for r in here if r.allocator != "hakmem")
-        for other in here:
-            if other.allocator != "hakmem":
-                axes.scatter(
-                    min(getattr(other, value), 4),
-                    position,
-                    s=14,
-                    color=colour(other.allocator),
-                    zorder=2,
-                )
-        mine = [getattr(r, value) for r in here if r.allocator == "hakmem"]
-        if mine:
-            shown = min(mine[0], 4)
-            best = not others or mine[0] <= others[0]
-            axes.scatter(
-                shown, position, s=60, marker="D", color="#2a9d5c" if best else "#d62728", zorder=3
-            )
-    names = list(dict.fromkeys(r.allocator for r in rows if r.allocator != "hakmem"))
-    dots = [axes.scatter([], [], s=14, color=colour(name), label=name) for name in names]
-    axes.legend(handles=dots, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=5, fontsize=7)
-    axes.set_yticks(range(len(benchmarks)), benchmarks, fontsize=7)
-    axes.set_ylim(len(benchmarks) - 0.4, -0.6)
-    axes.set_xlim(0.95, 4.1)
-    axes.set_xlabel(
-        f"{title}, relative to the best (4 and more at the edge); diamond: hakmem, green where it is the best"
-    )
-    axes.grid(axis="x", alpha=0.3)
-    return save_picture(figure, path)
-
-
-# ---- the page ----
 
 
 def measured_on(result: Result, rounds: str) -> str:
@@ -326,13 +248,15 @@ def page(result: Result, source: str, pictures: str) -> str:
 
 def write(result: Result, source: Path, folder: Path) -> list[Path]:
     """Writes the document and the pictures; returns their paths."""
+    from hakmem_tools.bench import pictures as draw  # matplotlib takes a while to load
+
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
     rows = summary.rows_of(result)
     written = [
-        means_picture(summary.geometric_means(rows), pictures / "means.svg"),
-        bars_picture(rows, "time_rel", "time", pictures / "time.svg"),
-        bars_picture(rows, "rss_rel", "peak RSS", pictures / "rss.svg"),
+        draw.means_picture(summary.geometric_means(rows), pictures / "means.svg"),
+        draw.bars_picture(rows, "time_rel", "time", pictures / "time.svg"),
+        draw.bars_picture(rows, "rss_rel", "peak RSS", pictures / "rss.svg"),
     ]
     document = folder / "benchmarks.md"
     document.write_text(page(result, shown_source(source, folder), pictures.name), encoding="utf-8")
