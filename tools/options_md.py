@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:AT\()?([\w\[\]]+)\)?, .*?\}, /\* (.*) \*/$', re.M)
+OPTION = re.compile(r'^\s*\{"(\w+)", OPTION_(\w+), (?:AT\()?([\w\[\]]+)\)?, (.*?)\}, /\* (.*) \*/$', re.M)
 REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
 VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "MIB": "MiB", "CAPS": "a list", "TEXT": "a text"}
-HEADERS = ("src/telemetry/prof.h", "src/pool/pool.h")  # where defaults have names
+HEADERS = ("src/telemetry/prof.h", "src/pool/pool.h", "src/cache/cache.h", "src/api/options.c")  # where numbers have names
 DEFAULT = re.compile(r"^\s*\.(\w+) = (.+),$", re.M)
 CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
 
@@ -31,7 +31,8 @@ An option is set, the strongest first,
 4. by the program itself, which may define `const char *hakmem_conf = "name:value,name:value";` (a program that is preloaded has to export it: `-rdynamic`).
 
 But for the first, names may be written in either case, and with the prefix `HAKMEM_` or without. Numbers may end in k, m, g or t (times 1024 each);
-numbers of MiB are bytes then, and have to be whole MiB: `HAKMEM_LIMIT_MB=512` is `HAKMEM_LIMIT_MB=512m`. Programs with raised privileges
+numbers of MiB are bytes then, and have to be whole MiB: `HAKMEM_LIMIT_MB=512` is `HAKMEM_LIMIT_MB=512m`. The largest number is 4294967295 where no other
+one is given. Programs with raised privileges
 (set-user-ID and the like) ignore all but the last. An unknown name or a bad value is reported once on stderr, with the nearest name,
 and changes nothing. An empty value is as good as none.
 
@@ -94,29 +95,34 @@ new value, EDEADLK in a signal handler that has interrupted this very work, or t
 
 
 def constants() -> dict[str, str]:
-    """Defaults that have names: NAME ((uint64_t)A << B), or NAME A."""
+    """Numbers that have names: NAME ((uint64_t)A << B), or NAME A."""
     text = "".join((ROOT / file).read_text(encoding="utf-8") for file in HEADERS)
     shifted = re.findall(r"#define (\w+) \(\(uint64_t\)(\d+) << (\d+)\)", text)
     plain = re.findall(r"#define (\w+) (\d+)u?\b", text)
-    return dict(plain) | {name: str(int(a) << int(b)) for name, a, b in shifted}
+    return dict(plain) | {name: str(int(a) << int(b)) for name, a, b in shifted} | {"UINT8_MAX": "255"}
 
 
-def default_of(name: str, value: str) -> str:
+def number_of(name: str, value: str) -> str:
     """A number, also where the source has a name for it."""
     value = constants().get(value, value)
     if not value.isdigit():
-        sys.exit(f"options_md.py: the default of {name} is {value}, for which {', '.join(HEADERS)} have no number")
+        sys.exit(f"options_md.py: {name} has {value}, for which {', '.join(HEADERS)} have no number")
     return value
+
+
+def values_of(name: str, kind: str, most: str) -> str:
+    if kind == "NUMBER" and most != "UINT32_MAX":
+        return f"0 to {number_of(name, most)}"
+    return "a path" if name.endswith("_FILE") else VALUES[kind]
 
 
 def options_page() -> str:
     source = (ROOT / "src/api/options.c").read_text(encoding="utf-8")
     defaults = dict(DEFAULT.findall(source))
     rows = []
-    for name, kind, member, meaning in OPTION.findall(source):
-        default = "" if kind in ("CAPS", "TEXT") else default_of(name, defaults.get(member, "0"))
-        values = "a path" if name.endswith("_FILE") else VALUES[kind]
-        rows.append(f"| `HAKMEM_{name}` | {values} | {default} | {meaning} |\n")
+    for name, kind, member, most, meaning in OPTION.findall(source):
+        default = "" if kind in ("CAPS", "TEXT") else number_of(name, defaults.get(member, "0"))
+        rows.append(f"| `HAKMEM_{name}` | {values_of(name, kind, most)} | {default} | {meaning} |\n")
     if not rows:
         sys.exit("options_md.py: found no table in src/api/options.c")
     replaced = [f"| `HAKMEM_{name}` | {instead} |\n" for name, instead in REPLACED.findall(source)]
@@ -130,7 +136,7 @@ def control_page() -> str:
     unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
     rows = [f"| `{n}` | {'see learning.md' if n.startswith('policy.') else next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
     settings = (ROOT / "src/api/settings.c").read_text(encoding="utf-8")
-    set_rows = [f"| `{name}` | {'0 or 1' if kind == 'FLAG' else 'a number'} |\n" for name, kind, *_ in SETTING.findall(settings)]
+    set_rows = [f"| `{name}` | {values_of(name, kind, most)} |\n" for name, kind, _, most in SETTING.findall(settings)]
     class_rows = [f"| `{name}` | {meaning} |\n" for name, meaning in CLASS_VALUE.findall(settings)]
     if not set_rows or not class_rows:
         sys.exit("options_md.py: found no tables in src/api/settings.c")

@@ -58,7 +58,7 @@ static const struct option options[] = {
     {"CHECK_MISMATCH", OPTION_FLAG, AT(check_mismatch), 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
     {"CHECK_SIZES", OPTION_FLAG, AT(check_sizes), 1}, /* hardened library only: free_sized, free_aligned_sized and delete name the size and the alignment that were asked for; 0 for programs that delete an object as one of a base class without a virtual destructor */
     {"PROF", OPTION_FLAG, AT(prof), 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */
-    {"PROF_SAMPLE_BYTES", OPTION_NUMBER, AT(prof_sample_bytes), HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average */
+    {"PROF_SAMPLE_BYTES", OPTION_NUMBER, AT(prof_sample_bytes), HAK_PROF_MOST_PERIOD}, /* one sample for each so many bytes that are allocated, on average; 0: the default */
     {"PROF_FILE", OPTION_TEXT, AT(prof_file), sizeof hak_options.prof_file - 1}, /* where profiles go, %p the number of the process and %n that of the dump; empty: hakmem-%p.%n.prof */
     {"PROF_LEAKS", OPTION_FLAG, AT(prof_leaks), 1}, /* sample, and print by call stack what is not freed when the process ends; with PROF_SAMPLE_BYTES=1 every block is a sample */
     {"POLICY", OPTION_TEXT, AT(policy), HAK_POLICY_TEXT - 1}, /* FILE: what was learned before, see docs/learning.md; learn:FILE: the same, and watches this run; try:FILE: this run tries something new; both add what they saw to FILE when the process ends; off: the defaults */
@@ -262,7 +262,13 @@ static bool options_parse(const struct option *o, const char *s, size_t length)
 
 static void options_warn_bad(const struct option *o, const char *s, size_t length)
 {
-    const char *wanted = "\" (a number is wanted, and not a huge one) for " PREFIX;
+    char most[64];
+    struct hak_text text;
+    hak_text_begin(&text, most, sizeof most);
+    hak_text_string(&text, "\" (a number is wanted, ");
+    hak_text_decimal(&text, o->most);
+    hak_text_string(&text, " at most) for " PREFIX);
+    const char *wanted = most;
     if (o->kind == OPTION_FLAG)
         wanted = "\" (0 or 1 is wanted) for " PREFIX;
     else if (o->kind == OPTION_MIB)

@@ -182,6 +182,16 @@ static void a_bad_value_is_named_and_changes_nothing(void **state)
     }
 }
 
+/* 129 is no huge number, but more homes than there can be. */
+static void a_number_that_is_too_large_is_told_what_may_be(void **state)
+{
+    (void)state;
+    assert_said(read_options("HAKMEM_HOMES=129", NULL),
+                "\"129\" (a number is wanted, 128 at most)");
+    assert_said(read_options("HAKMEM_PERTURB=256", NULL), "255 at most) for HAKMEM_PERTURB\n");
+    assert_said(read_options("HAKMEM_PREWARM_SUPERSLABS=100000", NULL), "65536 at most)");
+}
+
 static void an_unknown_name_is_said_with_the_nearest_one(void **state)
 {
     (void)state;
@@ -347,6 +357,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_list_sets_several),
     cmocka_unit_test(a_variable_of_its_own_beats_the_list),
     cmocka_unit_test(a_bad_value_is_named_and_changes_nothing),
+    cmocka_unit_test(a_number_that_is_too_large_is_told_what_may_be),
     cmocka_unit_test(an_unknown_name_is_said_with_the_nearest_one),
     cmocka_unit_test(a_very_long_name_or_value_is_cut_off),
     cmocka_unit_test(a_message_has_no_control_characters_of_the_environment),
