@@ -190,6 +190,27 @@ class Syscalls(GateTest):
         self.assert_fails(self.run_on("| `mmap` | |\n| `close`, `open` | |\n"), "nothing in src calls open")
 
 
+class Documents(GateTest):
+    def run_on(self, page: str) -> subprocess.CompletedProcess[str]:
+        self.write({"Makefile": "test: build\n", "src/a.c": "", "README.md": "# One\n", "docs/a.md": page})
+        return self.gate("documents", ".")
+
+    def test_all_there(self) -> None:
+        links = "[x](../README.md#one) [y](#a-b-c) [z](https://example.org/nowhere)"
+        self.assert_passes(self.run_on(f"# A `b`: c\n{links} `make test`, `src/a.c`\n\n| a |\n|---|\n"))
+
+    def test_a_link_that_leads_nowhere(self) -> None:
+        self.assert_fails(self.run_on("[x](README.md)\n"), "docs/a.md:1: the link to README.md leads nowhere")
+        self.assert_fails(self.run_on("\n[x](../README.md#two)\n"), "docs/a.md:2: README.md has no heading #two")
+
+    def test_a_name_of_nothing(self) -> None:
+        self.assert_fails(self.run_on("`src/b.c`\n"), "there is no src/b.c")
+        self.assert_fails(self.run_on("`make tests`\n"), "make has no target tests")
+
+    def test_a_table_in_two_parts(self) -> None:
+        self.assert_fails(self.run_on("| a |\n|---|\n| b |\n\n| c |\n"), "docs/a.md:5: this table has no head")
+
+
 class Exports(GateTest):
     SOURCE = "#include <string.h>\n__attribute__((visibility(\"default\"))) void *malloc(unsigned long n) " \
              "{ return n ? (void *)strlen((char *)n) : 0; }\n"
