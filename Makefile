@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+LDCONFIG ?= ldconfig # so that programs find what was installed
 BENCH_ARGS ?=
 PROGRAMS_ARGS ?=
 LOGS := build/logs
@@ -102,6 +103,9 @@ format: ## bring the C and C++ sources into the house format
 install: build ## install below PREFIX (and DESTDIR)
 	@umask 022; $(call logged,installing to $(DESTDIR)$(PREFIX),install,\
 	  env DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)')
+ifeq ($(DESTDIR),)
+	-@PATH="$$PATH:/usr/sbin:/sbin"; [[ $$EUID -ne 0 ]] || ! command -v $(LDCONFIG) >/dev/null || $(LDCONFIG)
+endif
 
 clean: ## remove everything that was built
 	@rm -rf build

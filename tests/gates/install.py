@@ -261,6 +261,21 @@ def check_make(folder: Path) -> list[str]:
     return [problem] if problem else [f"{path} was installed for its owner only" for path in closed[:5]]
 
 
+def check_loader(folder: Path) -> list[str]:
+    """The loader is told of what `make install` has put in its place, and of nothing that lies in DESTDIR."""
+    ldconfig, told = folder / "ldconfig", folder / "told"
+    ldconfig.write_text(f"#!/bin/sh\ntouch {told}\n", encoding="utf-8")
+    ldconfig.chmod(0o755)
+    words = ["make", "-C", ROOT, "-o", "build", "install", f"LDCONFIG={ldconfig}"]
+    problem = attempt(*words, f"DESTDIR={folder / 'package'}")
+    early = told.exists()
+    problem = problem or attempt(*words, f"PREFIX={folder / 'here'}")
+    if problem:
+        return [problem]
+    expected = os.geteuid() == 0  # nobody else can tell it
+    return [] if not early and told.exists() == expected else ["make install told the loader too early, or not at all"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs hakmem and builds programs against it.")
     parser.add_argument("--build", type=Path, required=True)
@@ -278,6 +293,7 @@ def main() -> int:
             problems += check_pkg_config(prefix, libraries, folder, tools)
         if tools.build.resolve() == ROOT / "build" / "release":  # which is what make installs
             problems += check_make(folder)
+            problems += check_loader(folder)
         problems += check_absolute(folder, tools)
         problems += check_around(folder, tools)
     return gate.report("install", problems, "11 programs by CMake, one by pkg-config, two with hakmem within")
