@@ -38,8 +38,8 @@ extern __attribute__((visibility("default"))) const char *hakmem_conf;
  * `new_value` is set when it is not NULL. Returns 0, ENOENT (no such name), EPERM (the value can
  * only be read) or EINVAL (out of range); then nothing was done. Figures, options that can be set
  * while the program runs, and figures of single size classes; names: docs/control.md;
- * hakmem_ctl_name(i) for i = 0, 1, ... until NULL lists them. Bytes, counts and nanoseconds, as the
- * name's ending says. */
+ * hakmem_ctl_name(i) for i = 0, 1, ... until NULL lists the first two kinds. "policy.write" does
+ * something and may also return the errno of a file. */
 int hakmem_ctl(const char *name, uint64_t *value, const uint64_t *new_value);
 const char *hakmem_ctl_name(unsigned index);
 

@@ -17,7 +17,7 @@ REPLACED = re.compile(r'^\s*\{"(\w+)", "(.*)"\},$', re.M)
 VALUES = {"FLAG": "0 or 1", "NUMBER": "a number", "MIB": "MiB", "CAPS": "a list", "TEXT": "a text"}
 HEADERS = ("src/telemetry/prof.h", "src/pool/pool.h", "src/cache/cache.h", "src/api/options.c")  # where numbers have names
 DEFAULT = re.compile(r"^\s*\.(\w+) = (.+),$", re.M)
-CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\},', re.M)
+CONTROL = re.compile(r'^\s*\{"([\w.]+)", FROM_SNAPSHOT\(.*\)\}, /\* (.*) \*/$', re.M)
 
 OPTIONS_HEAD = """# Options
 
@@ -59,9 +59,9 @@ names of the first two tables.
 
 ## Figures
 
-They can only be read: setting one is EPERM.
+They can only be read: setting one is EPERM. What is not of the moment is counted since the start of the process.
 
-| name | |
+| name | is |
 |---|---|
 """
 SETTINGS_HEAD = """
@@ -133,8 +133,7 @@ def control_page() -> str:
     names = CONTROL.findall((ROOT / "src/api/snapshot.c").read_text(encoding="utf-8"))
     if not names:
         sys.exit("options_md.py: found no table in src/api/snapshot.c")
-    unit = {"bytes": "bytes", "blocks": "blocks", "count": "a count", "superslabs": "superslabs of 2 MiB", "slots": "slots of 64 KiB"}
-    rows = [f"| `{n}` | {'see learning.md' if n.startswith('policy.') else next((u for k, u in unit.items() if n.endswith(k)), 'how often, since the start')} |\n" for n in names]
+    rows = [f"| `{name}` | {meaning} |\n" for name, meaning in names]
     settings = (ROOT / "src/api/settings.c").read_text(encoding="utf-8")
     set_rows = [f"| `{name}` | {values_of(name, kind, most)} |\n" for name, kind, _, most in SETTING.findall(settings)]
     class_rows = [f"| `{name}` | {meaning} |\n" for name, meaning in CLASS_VALUE.findall(settings)]
