@@ -199,6 +199,10 @@ def test_top_and_diff(profile_file: Path, program: Path, tmp_path: Path) -> None
     raw_text = profile_file.read_text(encoding="utf-8")
     kept = [line for line in raw_text.splitlines() if not line.startswith("site ")]
     other.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    assert run("top", other) == (
+        f"process {profile.pid}: live bytes 0 B, 0 samples: there is only what was allocated "
+        f"since sampling began, one sample for {profile.period_bytes / 1024:.1f} KiB\n"
+    )
     text = run("diff", profile_file, other)
     assert re.match(r"live bytes: [\d.]+ MiB before, -[\d.]+ MiB since\n", text)
     assert "inlined" in text

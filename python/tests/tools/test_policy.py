@@ -157,9 +157,13 @@ def save(path: Path, reward: int, time: int = PPM) -> Path:
 def test_show_says_what_was_learned_and_what_is_used(tmp_path: Path) -> None:
     shown = command("show", save(tmp_path / "a", 600_000, 900_000))
     assert shown.returncode == 0
-    assert "5 runs watched, 3 of them the measure: 2.00 s, 1.00 s of processor" in shown.stdout
+    assert "5 runs watched, 3 plays of the defaults as the measure: 2.00 s, 1.00 s" in shown.stdout
     words = shown.stdout.splitlines()[-1].split()
     assert words == ["keep", "all", "4", "0.900", "1.000", "0.600", "0.600", "7", "used"]
+
+
+def test_help_says_in_whole_sentences_what_there_is() -> None:
+    assert "..." not in command("--help").stdout.partition("Commands:")[2]
 
 
 def test_diff_and_merge_and_check(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_what_was_found_is_shown_though_it_cannot_be_written(tmp_path: Path) -> 
     done = tune(tmp_path, "a.trace", "-o", "gone/a.policy", REMOVED="gone")
     assert done.returncode == 2
     assert done.stderr == ("hakmem tune: cannot write gone/a.policy: No such file or directory\n")
-    assert "7 of them the measure" in done.stdout
+    assert "0 runs watched, 7 plays of the defaults as the measure" in done.stdout
 
 
 def test_another_version_of_the_command_is_refused(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def show_policy(policy: Policy) -> None:
                 table.add_row(*arm_row(policy, knob, name))
     out = cli.console()
     plays = policy.base[0]
-    out.print(f"{policy.runs[0]} runs watched, {plays} of them the measure", end="")
+    out.print(
+        f"{policy.runs[0]} runs watched, {plays} plays of the defaults as the measure", end=""
+    )
     if plays:
         seconds, cpu, kib = (total / plays for total in policy.base[1:])
         costs = f"{seconds / 1e6:.2f} s, {cpu / 1e6:.2f} s of processor time, {kib / 1024:.1f} MiB"
@@ -102,7 +104,7 @@ def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", show_default=False)],
     new: Annotated[Path, typer.Argument(metavar="NEW", show_default=False)],
 ) -> int:
-    """What a frozen run would do differently with NEW; exit status 1 if anything."""
+    """What a frozen run would do differently with NEW. Exit status 1 if anything."""
     before, after = settings(model.read(old)), settings(model.read(new))
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     for name in changed:
@@ -120,14 +122,14 @@ def merge(
         ),
     ] = None,
 ) -> None:
-    """Adds what files say: every run counts alike, in whatever order they are given."""
+    """Adds what files say. Every run counts alike, in whatever order they are given."""
     text = model.write(model.merge([model.read(path) for path in paths]))
     files.write(output, text)
 
 
 @app.command(epilog=cli.examples(("hakmem policy check my.policy", "before it is installed")))
 def check(paths: Files) -> int:
-    """Whether the library would take these files; a line for each that it would not."""
+    """Whether the library would take these files. A line for each that it would not."""
     wrong = 0
     for path in paths:
         try:
@@ -142,9 +144,10 @@ def check(paths: Files) -> int:
 def write(
     pid: Annotated[int, typer.Argument(metavar="PID", show_default=False)],
 ) -> None:
-    """Ask a process that learns (HAKMEM_POLICY=learn:FILE) to add what it has to its file now.
+    """Asks a process that learns to add what it has to its file now.
 
-    It does when it next allocates; at its end it adds what came after that.
+    It does when it next allocates; at its end it adds what came after that. It learns if it was
+    started with HAKMEM_POLICY=learn:FILE or try:FILE.
     """
     command.run("ask", str(pid), "policy", "write")
 

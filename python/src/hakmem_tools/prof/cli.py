@@ -186,6 +186,12 @@ def top(source: Source, value: Value = "live_bytes", limit: Limit = 20) -> None:
     kind = value.partition("_")[0]
     samples = sum(int(getattr(site, f"{kind}_samples")) for site in profile.sites)
     title = f"process {profile.pid}: {value.replace('_', ' ')} {figure(whole, value)}, {samples} samples"
+    if samples == 0:  # not that the program had nothing
+        period = figure(profile.period_bytes, "bytes")
+        typer.echo(
+            f"{title}: there is only what was allocated since sampling began, one sample for {period}"
+        )
+        return
     print_table(sums, whole, value, limit, title)
 
 
