@@ -90,7 +90,7 @@ them; only then is memory mapped for it.
 ## Actions
 
 `policy.write`, with any new value, adds what this run has learned so far to the file of `HAKMEM_POLICY` ([learning.md](learning.md)): 0, EINVAL without a
-new value, EDEADLK in a signal handler that has interrupted this very work, or the errno of the file. It has no value to read and is not listed by `hakmem_ctl_name`.
+new value, EDEADLK in a signal handler that has interrupted this very work, or the errno of the file. 0, too, where there is nothing to add, as in a run without `learn:FILE` or `try:FILE`. It has no value to read and is not listed by `hakmem_ctl_name`.
 """
 
 
