@@ -281,9 +281,11 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
     return 0;
 }
 
+/* Not below a limit: until it is moved it counts where it comes from and where it goes to, and
+ * others would be refused what the limit leaves them. */
 static bool whole_may_move(void)
 {
-    return hak_load_relaxed(&hak_pool.retired_now) != 0 &&
+    return !hak_pool_has_limit() && hak_load_relaxed(&hak_pool.retired_now) != 0 &&
            hak_load_relaxed(&hak_pool.moved_pieces) < MOVED_MOST;
 }
 

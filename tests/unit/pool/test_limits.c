@@ -120,6 +120,27 @@ static void threads_at_the_limit_never_pass_it(void **state)
         acquire(32, 1, RUN, NULL);
 }
 
+/* What is moved would count twice until it is there, and another thread be refused meanwhile. */
+static void kept_memory_is_not_moved_below_a_limit(void **state)
+{
+    (void)state;
+    struct hak_whole w[3];
+    bool zero;
+    start();
+    keep_everything();
+    hak_pool_set_limit(6);
+    for (unsigned i = 0; i < 3; i++)
+        w[i] = take(1, &zero);
+    hak_whole_give(&w[0]);
+    hak_whole_give(&w[2]);
+    take(2, &zero);
+    assert_int_equal(stats().moved_pieces_total, 0);
+    assert_int_equal(stats().retired_now, 2);
+    take(2, &zero); /* and goes when there is no other */
+    assert_int_equal(stats().retired_now, 0);
+    assert_int_equal(window_bytes(), 5 * HAK_SUPERSLAB_BYTES);
+}
+
 /* Slots that are not mapped yet stand for slots in use. When they are mapped at last, because no
  * superslab more is to be had, that must not be all that kept a superslab from being retired. */
 static void what_is_completed_while_all_of_it_is_free_is_retired(void **state)
@@ -267,6 +288,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kept_memory_goes_before_a_huge_block_is_refused),
     cmocka_unit_test(what_the_system_refuses_does_not_count_against_the_limit),
     cmocka_unit_test(threads_at_the_limit_never_pass_it),
+    cmocka_unit_test(kept_memory_is_not_moved_below_a_limit),
     cmocka_unit_test(what_is_completed_while_all_of_it_is_free_is_retired),
     cmocka_unit_test(slots_in_use_are_counted_by_class),
     cmocka_unit_test(what_is_kept_is_found_without_mapping),
