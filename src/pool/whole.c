@@ -494,13 +494,16 @@ void hak_whole_give(const struct hak_whole *w)
     whole_learn(w);
     size_t room = pool_keeps_huge(w->mapped_bytes) ? hak_retired_room() : 0;
     size_t keep = hak_min(w->superslabs, room);
-    if (keep == w->superslabs && !whole_try_complete(w))
+    size_t mapped_bytes = w->mapped_bytes;
+    if (keep == w->superslabs && whole_try_complete(w))
+        mapped_bytes = keep * HAK_SUPERSLAB_BYTES;
+    else if (keep == w->superslabs)
         keep--;
     if (keep != 0 && hak_space_need_meta(w->first + keep) != 0)
         keep = 0;
     if (keep < w->superslabs) {
         whole_unmap(w->first + keep, w->superslabs - keep,
-                    w->mapped_bytes - keep * HAK_SUPERSLAB_BYTES);
+                    mapped_bytes - keep * HAK_SUPERSLAB_BYTES);
         hak_retired_evicted((w->superslabs - keep) * HAK_SLOTS);
     }
     for (size_t i = 0; i < keep; i++)

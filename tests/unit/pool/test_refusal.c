@@ -145,6 +145,26 @@ static void every_superslab_that_was_begun_is_completed(void **state)
               hak_load_relaxed(&hak_superslab(i)->missing));
 }
 
+/* Of a huge block that ends within a superslab, the rest of that is mapped for it to be kept. */
+static void of_what_cannot_be_kept_nothing_stays_mapped(void **state)
+{
+    (void)state;
+    struct hak_whole w;
+    bool zero;
+    start();
+    keep_everything();
+    for (unsigned nth = 1; nth <= 2; nth++) {
+        assert_int_equal(hak_whole_take(3 * HAK_SUPERSLAB_BYTES / 2, 1, HAK_WHOLE_FRESH, &w, &zero),
+                         0);
+        fake_os_fail_from(FAKE_MAP_AT, nth, ENOMEM);
+        hak_whole_give(&w);
+        fake_os_fail_nothing();
+        assert_int_equal(window_bytes(), stats().retired_now * HAK_SUPERSLAB_BYTES);
+        hak_pool_trim();
+        assert_int_equal(window_bytes(), 0);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(acquire_leaks_nothing_when_the_system_refuses),
     cmocka_unit_test(a_refused_acquire_counts_for_no_stage),
@@ -154,5 +174,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(superslabs_that_cannot_be_unmapped_are_purged_and_used_again),
     cmocka_unit_test(superslabs_that_can_be_neither_unmapped_nor_purged_do_not_count_as_zero),
     cmocka_unit_test(every_superslab_that_was_begun_is_completed),
+    cmocka_unit_test(of_what_cannot_be_kept_nothing_stays_mapped),
 };
 UNIT_MAIN(tests)
