@@ -561,6 +561,7 @@ bool hak_whole_try_cut(struct hak_whole *w, size_t bytes)
     size_t keep = whole_superslabs(bytes);
     if (hak_os_unmap(hak_superslab_address(w->first) + bytes, w->mapped_bytes - bytes) != 0)
         return false;
+    whole_forget_last(w->first); /* of which more would be looked at */
     whole_count_unmapped(w->superslabs - keep);
     hak_space_give(w->first + keep, w->superslabs - keep);
     w->superslabs = keep;

@@ -48,6 +48,20 @@ static void a_huge_block_that_is_written_lets_the_next_have_huge_pages(void **st
     assert_true(hak_pool_has_huge_pages()); /* for slabs, too */
 }
 
+static void one_that_was_written_and_cut_is_not_taken_for_unused(void **state)
+{
+    (void)state;
+    bool zero;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    hak_store_relaxed(&hak_pool.dense_samples, 2u); /* as others have told */
+    struct hak_whole w = take(8, &zero);
+    memset(hak_superslab_address(w.first), 1, w.mapped_bytes);
+    assert_true(hak_whole_try_cut(&w, HAK_SUPERSLAB_BYTES));
+    take(4, &zero);
+    assert_int_equal(samples(), 2);
+}
+
 static uint64_t asked_by_a_block(size_t superslabs, unsigned how)
 {
     struct hak_whole w;
@@ -441,6 +455,7 @@ static void a_block_of_which_nothing_is_known_has_small_pages_where_huge_ones_ar
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(huge_blocks_get_huge_pages_after_some_that_were_used_up),
     cmocka_unit_test(a_huge_block_that_is_written_lets_the_next_have_huge_pages),
+    cmocka_unit_test(one_that_was_written_and_cut_is_not_taken_for_unused),
     cmocka_unit_test(a_large_block_that_will_be_written_before_it_is_read_gets_huge_pages),
     cmocka_unit_test(it_has_to_have_as_much_in_whole_superslabs),
     cmocka_unit_test(without_evidence_not_more_than_two_blocks),
