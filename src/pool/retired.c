@@ -567,7 +567,8 @@ void hak_retired_tick(uint64_t now)
     size_t aged = retired_unmap_older(now - hak_min(now, age), AT_ONCE_SUPERSLABS) / HAK_SLOT_BYTES;
     bool much = kept_slots() > kept_always_slots(kept_in_use_slots());
     uint64_t empty_age = much ? age : age * EMPTY_AGE_FACTOR;
-    bool grows = now - hak_load_relaxed(&hak_pool.grown_ns) <= age * EMPTY_AGE_FACTOR;
+    uint64_t grown_ns = hak_load_relaxed(&hak_pool.grown_ns); /* by another thread since, perhaps */
+    bool grows = now - hak_min(now, grown_ns) <= age * EMPTY_AGE_FACTOR;
     aged += hak_pool_purge_empty(AT_ONCE_SLOTS - aged, now - hak_min(now, empty_age), grows);
     hak_store_relaxed(&hak_pool_knobs.behind, aged >= AT_ONCE_SLOTS);
     if (aged != 0)

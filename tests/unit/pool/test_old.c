@@ -162,6 +162,16 @@ static void what_was_never_used_keeps_its_huge_pages_while_the_pool_grows(void *
     assert_int_equal(resident_slots(first, HAK_SLOTS), HAK_SLOTS);
 }
 
+/* A thread has looked at the clock, and another made the pool grow since. */
+static void also_for_whoever_is_a_little_late(void **state)
+{
+    (void)state;
+    size_t first = acquire_of_a_huge_page(1);
+    hak_retired_tick(100ull * SECOND_NS - 1);
+    assert_int_equal(huge_pages_of(first), HAK_HUGE_ASKED);
+    assert_int_equal(resident_slots(first, HAK_SLOTS), HAK_SLOTS);
+}
+
 static void and_goes_when_the_pool_has_not_grown_for_long(void **state)
 {
     (void)state;
@@ -314,6 +324,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(huge_pages_return_with_the_last_slot_of_what_is_in_memory),
     cmocka_unit_test(what_may_not_be_used_up_is_to_have_small_pages_unasked),
     cmocka_unit_test(what_was_never_used_keeps_its_huge_pages_while_the_pool_grows),
+    cmocka_unit_test(also_for_whoever_is_a_little_late),
     cmocka_unit_test(and_goes_when_the_pool_has_not_grown_for_long),
     cmocka_unit_test(or_for_whoever_trims),
     cmocka_unit_test(what_half_of_a_huge_page_is_used_for_may_stay),
