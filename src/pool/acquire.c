@@ -86,7 +86,7 @@ static bool pool_try_claim(struct hak_superslab *s, uint64_t *state, uint32_t ma
     if (empty != 0)
         hak_sub_relaxed(&hak_pool.empty_now, hak_popcount64(empty));
     if (empty != mask)
-        hak_retired_regret(hak_popcount64(mask & ~empty));
+        hak_kept_regret(hak_popcount64(mask & ~empty));
     return true;
 }
 
@@ -508,7 +508,7 @@ void hak_pool_stats(struct hak_pool_stats *out)
     out->purged_slots_total = hak_load_relaxed(&hak_pool.purged_total);
     out->soft_cap_reclaims = hak_load_relaxed(&hak_pool.soft_cap_reclaims);
     hak_lock_add_counts(&hak_pool.grow_lock, &out->grow_lock);
-    out->budget_bytes = hak_retired_budget_slots() * HAK_SLOT_BYTES;
+    out->budget_bytes = hak_kept_budget_slots() * HAK_SLOT_BYTES;
     out->moved_pieces_total = hak_load_relaxed(&hak_pool.moved_total);
     out->huge_asked_total = hak_load_relaxed(&hak_pool.huge_asked_total);
     out->huge_dear_total = hak_load_relaxed(&hak_pool.huge_dear_total);

@@ -22,6 +22,11 @@ bool hak_pool_has_limit(void)
     return hak_load_relaxed(&hak_pool.limit_superslabs) != 0;
 }
 
+size_t hak_pool_mapped_superslabs(void)
+{
+    return hak_load_relaxed(&hak_pool.mapped_now);
+}
+
 bool hak_pool_is_huge_early(void)
 {
     return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;
@@ -208,7 +213,7 @@ static int grow_take_locked(size_t superslabs, unsigned slots, unsigned count, b
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     hak_pool.released_at_growth = hak_load_relaxed(&hak_pool.released);
     hak_store_relaxed(&hak_pool.grown_ns, now_ns);
-    hak_retired_regret(superslabs * HAK_SLOTS);
+    hak_kept_regret(superslabs * HAK_SLOTS);
     if (slots < HAK_SLOTS)
         grow_add_partial_locked(first);
     grow_publish(first, superslabs > 1 ? HAK_SLOTS : slots, count);

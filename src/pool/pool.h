@@ -70,8 +70,8 @@ struct hak_superslab {
 _Static_assert(sizeof(struct hak_superslab) == HAK_RECORD_BYTES, "one cache line each");
 
 struct hak_pool_config {
-    size_t retired_max_count; /* superslabs kept in the cache, at most */
-    size_t retired_max_bytes; /* of all that is kept; 0: decide by what is in use, see retired.c */
+    size_t retired_max_count;     /* superslabs kept in the cache, at most */
+    size_t retired_max_bytes;     /* of all that is kept; 0: decide by what is in use, see kept.c */
     uint64_t retired_max_age_ns;  /* what was not used for longer goes back at the next tick */
     size_t huge_pages_from_bytes; /* ask for huge pages once so much is in use and the pool grows
                                    * quickly, or twice as much is mapped; SIZE_MAX: never. See

@@ -7,7 +7,7 @@
 #include "pool/pool.h"
 
 /* What may be kept beyond the share of what is in use, by how much is in use, and what it is
- * learned from: retired.c */
+ * learned from: kept.c */
 #define POOL_LEVELS 16u
 struct pool_level {
     _Atomic(size_t) extra_slots;
@@ -115,6 +115,25 @@ void hak_pool_retire_free(void);
 /* Makes a superslab known as having room (any thread). */
 void hak_pool_offer(size_t superslab);
 
+/* --- what is kept: retired superslabs and EMPTY slots --- */
+
+/* `slots` had to come from the system. If as many were given back a moment ago, they are wanted
+ * again. */
+void hak_kept_regret(size_t slots);
+/* `slots` had to go for the limit's sake. */
+void hak_kept_evicted(size_t slots);
+/* So many slots grew old. */
+void hak_kept_wrongly(size_t slots);
+/* What may be kept at the moment, both together; how many retired superslabs; and how many of
+ * those there are too many. */
+size_t hak_kept_budget_slots(void);
+size_t hak_kept_room_superslabs(void);
+size_t hak_kept_excess_superslabs(void);
+/* So little that no limit can be exceeded but one that was configured. */
+bool hak_kept_is_little(void);
+/* More than may be without experience. */
+bool hak_kept_is_learned(void);
+
 /* --- retired superslabs. The caller owns all 32 slots of what it puts in and of what it gets. ---
  */
 
@@ -138,19 +157,21 @@ void hak_retired_offer_slots(size_t superslab, unsigned slots);
 void hak_retired_forget_slabs(size_t first, size_t superslabs);
 /* Tries again what the system refused to unmap. Returns how many bytes went, about. */
 size_t hak_whole_unmap_postponed(void);
-/* `slots` had to come from the system. If as many were given back a moment ago, they are wanted
- * again. */
-void hak_retired_regret(size_t slots);
-/* `slots` had to go for the limit's sake. */
-void hak_retired_evicted(size_t slots);
-/* What may be kept at the moment, retired superslabs and EMPTY slots together; the first in
- * superslabs, the second in slots. */
-size_t hak_retired_room(void);
-size_t hak_retired_budget_slots(void);
 /* Gives `slots` EMPTY slots of superslabs in use back to the system, or all that were not touched
  * since; then also what huge pages hold for nothing, of what was never used only if the pool does
  * not grow. Returns how many EMPTY ones. */
 size_t hak_pool_purge_empty(size_t slots, uint64_t since_ns, bool grows);
+
+/* Takes up to so much off a counter that others may lower too. Returns how much. */
+static inline size_t pool_lower(_Atomic(size_t) *counter, size_t by)
+{
+    size_t now = hak_load_relaxed(counter);
+    size_t taken;
+    do {
+        taken = hak_min(now, by);
+    } while (taken != 0 && !hak_cas_relaxed(counter, &now, now - taken));
+    return taken;
+}
 
 /* Superslabs that are mapped for slots. */
 static inline size_t pool_slot_superslabs(void)

@@ -26,7 +26,7 @@ static void whole_count_mapped(size_t superslabs, bool grows)
     hak_add_relaxed(&hak_pool.whole_now, superslabs);
     hak_add_relaxed(&hak_pool.mapped_total, superslabs);
     if (!grows)
-        hak_retired_regret(superslabs * HAK_SLOTS);
+        hak_kept_regret(superslabs * HAK_SLOTS);
 }
 
 static void whole_count_unmapped(size_t superslabs)
@@ -492,7 +492,7 @@ static bool whole_try_complete(const struct hak_whole *w)
 void hak_whole_give(const struct hak_whole *w)
 {
     whole_learn(w);
-    size_t room = pool_keeps_huge(w->mapped_bytes) ? hak_retired_room() : 0;
+    size_t room = pool_keeps_huge(w->mapped_bytes) ? hak_kept_room_superslabs() : 0;
     size_t keep = hak_min(w->superslabs, room);
     size_t mapped_bytes = w->mapped_bytes;
     if (keep == w->superslabs && whole_try_complete(w))
@@ -504,7 +504,7 @@ void hak_whole_give(const struct hak_whole *w)
     if (keep < w->superslabs) {
         whole_unmap(w->first + keep, w->superslabs - keep,
                     mapped_bytes - keep * HAK_SUPERSLAB_BYTES);
-        hak_retired_evicted((w->superslabs - keep) * HAK_SLOTS);
+        hak_kept_evicted((w->superslabs - keep) * HAK_SLOTS);
     }
     for (size_t i = 0; i < keep; i++)
         whole_make_slots(w->first + i);
