@@ -201,7 +201,7 @@ bool hak_whole_is_exact(void);
  * nothing else is in use. */
 bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w);
 /* To the retired superslabs as far as there is room for it, else back to the system. Looks at how
- * much of it was used: see [dense] in whole.c. */
+ * much of it was used: see [dense] in whole_use.c. */
 void hak_whole_give(const struct hak_whole *w);
 /* Straight back to the system: what was never used. */
 void hak_whole_unmap(const struct hak_whole *w);

@@ -39,11 +39,11 @@ struct pool {
     _Atomic(uint64_t) next_tick_ns;
     _Atomic(uint64_t) refused_ns;    /* when no slot of all that were too many could be purged */
     _Atomic(uint32_t) postponed;     /* huge blocks still to be unmapped, linked by `older`; + 1 */
-    _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole.c */
+    _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole_use.c */
     struct hak_looks dense_looks;    /* at huge blocks while those are not enough, */
     struct hak_looks used_looks;     /* and at freed ones while they are */
     _Atomic(size_t)
-        unproven; /* superslabs of huge blocks that have huge pages on trust: see whole.c */
+        unproven; /* superslabs of huge blocks that have huge pages on trust: see whole_use.c */
     _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its
                                    * first superslab + 1; 0: none */
     _Atomic(bool) exact;          /* see hak_whole_be_exact */
@@ -209,7 +209,7 @@ void hak_pool_forbid_huge_pages(size_t superslab);
 /* All its slots are in use: asks for huge pages again, if that is nearly all in memory. */
 void hak_pool_permit_huge_pages(size_t superslab);
 
-/* Huge blocks are used from end to end, as far as is known: see whole.c. */
+/* Huge blocks are used from end to end, as far as is known: see whole_use.c. */
 #define POOL_DENSE_ENOUGH 4u
 static inline bool pool_knows_dense(void)
 {
@@ -228,6 +228,25 @@ static inline size_t pool_used_superslabs(void)
 {
     return pool_knows_dense() ? hak_load_relaxed(&hak_pool.mapped_now) : pool_slot_superslabs();
 }
+
+static inline size_t pool_whole_superslabs(size_t bytes)
+{
+    return (bytes + HAK_SUPERSLAB_BYTES - 1) >> HAK_SUPERSLAB_SHIFT;
+}
+
+/* --- huge blocks: what is known of how they are used (whole_use.c) --- */
+
+/* The program has got one just now; whether it uses it is looked at when it wants the next. */
+void hak_whole_note_last(const struct hak_whole *w);
+void hak_whole_learn_of_last(void);
+/* The block at this place is the program's no longer, or not as long as it was. */
+void hak_whole_forget_last(size_t first);
+void hak_whole_learn_of_freed(const struct hak_whole *w);
+/* Asks for huge pages from the superslab number `from` of the range on, if they are to be expected
+ * to pay for a block of so many bytes. how: as for hak_whole_take. */
+void hak_whole_advise(const struct hak_whole *w, size_t bytes, size_t from, unsigned how);
+/* Large enough for huge pages without evidence. */
+bool hak_whole_is_large(size_t bytes);
 
 /* A huge block of so many bytes is worth keeping. */
 static inline bool pool_keeps_huge(size_t bytes)
