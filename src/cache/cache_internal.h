@@ -242,6 +242,8 @@ void hak_heap_place_quarters_locked(struct hak_heap *heap);
 void hak_heap_carved_locked(struct hak_heap *heap, unsigned cls);
 /* Brings what malloc looks at in line with the true kinds and the watched classes. */
 void hak_heap_show_kinds_locked(struct hak_heap *heap);
+/* Brings the table of all threads in line with the watched classes. The registry's lock is held. */
+void hak_watch_close_locked(void);
 
 /* A thread starts with the heap: makes it a home, or says whose guest it shall be
  * (hak_homes_move_in). The registry's lock is held. */
@@ -275,6 +277,8 @@ void hak_by_thread_remove_locked(struct hak_heap *heap);
 bool hak_by_thread_may_have(uintptr_t thread);
 struct hak_heap *hak_by_thread_find_locked(uintptr_t thread);
 
+/* NULL: there is no memory, or there are too many. */
+struct hak_heap *hak_registry_new_heap_locked(void);
 /* Puts a heap that has no thread into one of the registry's lists, whose lock is held. */
 void hak_registry_put_locked(_Atomic(struct hak_heap *) *list, struct hak_heap *heap);
 

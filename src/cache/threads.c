@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * cache: heaps and threads: start, end, fork. Heaps are never unmapped: when a thread ends, its
+ * cache: heaps and threads: start and end. Heaps are never unmapped: when a thread ends, its
  * slabs go to the shared heap and the heap itself waits for the next thread, so a late visitor
  * always reads a valid heap.
  *
@@ -44,7 +44,7 @@ _Atomic(struct hak_heap *) hak_group_orphans[HAK_GROUPS - 1];
 
 struct hak_registry hak_registry;
 
-static struct hak_heap *registry_new_heap_locked(void)
+struct hak_heap *hak_registry_new_heap_locked(void)
 {
     uint32_t tag = hak_load_relaxed(&hak_registry.last_tag) + 1;
     if (tag > TAG_MAX)
@@ -68,58 +68,6 @@ static struct hak_heap *registry_new_heap_locked(void)
     return heap;
 }
 
-/* --- watched classes --- */
-
-_Atomic(uint64_t) hak_watched[HAK_WATCHERS][2];
-
-void hak_heap_show_kinds_locked(struct hak_heap *heap)
-{
-    bool as_they_are = hak_kinds_are_shown() && hak_load_relaxed(&heap->front.ordered) == 0;
-    for (size_t i = 0; i < HAK_TINY_KINDS; i++) {
-        uint8_t kind = hak_load_relaxed(&heap->front.tiny_true[i]);
-        hak_store_relaxed(&heap->front.tiny_kind[i],
-                          as_they_are ? kind : hak_front_kind(&heap->front, kind));
-    }
-}
-
-static void watch_close(void)
-{
-    struct hak_class_set all = {{0}};
-    for (unsigned w = 0; w < HAK_WATCHERS; w++)
-        for (unsigned i = 0; i < 2; i++)
-            all.bits[i] |= hak_load_relaxed(&hak_watched[w][i]);
-    hak_classes_close(all);
-}
-
-void hak_cache_set_metered(bool on)
-{
-    struct hak_class_set others = {{0}};
-    for (unsigned cls = HAK_METERED_CLASSES; on && cls < HAK_CLASSES; cls++)
-        others.bits[cls / 64] |= UINT64_C(1) << cls % 64;
-    hak_store_relaxed(&hak_tables.metered, on);
-    hak_cache_watch(HAK_WATCHER_METER, others);
-}
-
-void hak_cache_watch(enum hak_watcher watcher, struct hak_class_set classes)
-{
-    for (unsigned i = 0; i < 2; i++)
-        hak_store_relaxed(&hak_watched[watcher][i], classes.bits[i]);
-    /* A heap that is made meanwhile is in the list already, or is made with the new set: both
-     * happen under the registry's lock. */
-    hak_lock(&hak_registry.lock);
-    watch_close();
-    hak_unlock(&hak_registry.lock);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        struct hak_heap *home = hak_heap_lock_home(h);
-        if (home == NULL)
-            continue;
-        if (hak_load_relaxed(&hak_tables.metered))
-            hak_store_relaxed(&h->front.ordered, 0u);
-        hak_heap_show_kinds_locked(h);
-        hak_unlock(&home->lock);
-    }
-}
-
 void hak_cache_refresh(struct hak_heap *heap)
 {
     heap->front.base = hak_load_relaxed(&hak_space.base);
@@ -135,7 +83,7 @@ struct hak_heap *hak_cache_first_heap(void)
 int hak_cache_start(void)
 {
     if (hak_orphans == NULL)
-        hak_orphans = registry_new_heap_locked();
+        hak_orphans = hak_registry_new_heap_locked();
     return hak_orphans == NULL ? ENOMEM : 0;
 }
 
@@ -182,7 +130,7 @@ static struct hak_heap *registry_take_heap(enum hak_group group)
     if (heap == NULL)
         heap = registry_take_locked(&hak_registry.free, false);
     if (heap == NULL)
-        heap = registry_new_heap_locked();
+        heap = hak_registry_new_heap_locked();
     if (heap != NULL) {
         hak_store_relaxed(&heap->thread, hak_os_this_thread());
         if (!alone) {
@@ -253,7 +201,7 @@ static struct hak_heap *registry_make_group_orphans(unsigned group)
     if (orphans == NULL)
         orphans = registry_take_locked(&hak_registry.free, false);
     if (orphans == NULL)
-        orphans = registry_new_heap_locked();
+        orphans = hak_registry_new_heap_locked();
     if (orphans != NULL) {
         hak_store_relaxed(&orphans->group, (uint8_t)group);
         /* ORDER: [group-orphans] the heap is whole */
@@ -521,68 +469,4 @@ void hak_cache_usage(struct hak_cache_usage *out)
         out->used_bytes += out->class_used_blocks[cls] * hak_class(cls)->size_bytes;
     }
     hak_lock_add_counts(&hak_registry.lock, &out->registry_lock);
-}
-
-/* --- fork --- */
-
-/* `heap` is lost, or has no thread any more: the thread's own heap, if it is one of a group,
- * forgets it. Those of threads that are no more are taken over one by one. */
-static void fork_forget_group_heaps(struct hak_heap *mine)
-{
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        for (unsigned i = 0; i < HAK_GROUPS - 1; i++)
-            if (h != mine ||
-                (h->group_heaps[i] != NULL && (hak_load_relaxed(&h->group_heaps[i]->lost) ||
-                                               hak_lock_is_mine(&h->group_heaps[i]->lock))))
-                h->group_heaps[i] = NULL;
-}
-
-bool hak_cache_fork_child(struct hak_heap *mine)
-{
-    bool mine_is_lost = false;
-    /* A thread that the child has begun cannot tell whose heap is that of the thread that forked,
-     * which goes on using it: none is taken over then. */
-    bool forked = mine != NULL || hak_os_is_first_thread();
-    if (hak_lock_recover(&hak_registry.lock)) /* its lists change by single stores */
-        hak_registry.few_left_bytes = 0;
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        if (hak_lock_recover(&h->lock))
-            hak_store_relaxed(&h->lost, true);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap) {
-        struct hak_heap *home = hak_home(h);
-        if (hak_lock_is_mine(&home->lock)) {
-            mine_is_lost |= h == mine; /* a signal handler forked in the midst of it, and may want
-                                        * memory before that goes on */
-            continue;
-        }
-        if (hak_load_relaxed(&home->lost)) { /* its guests' blocks with it */
-            hak_store_relaxed(&h->lost, true);
-            mine_is_lost |= h == mine; /* somebody was collecting for it */
-        }
-        if (h->dead && hak_load_relaxed(&h->lost)) { /* not taken over since an earlier fork */
-            h->dead = false;
-            hak_sub_relaxed(&hak_registry.dead, 1u);
-        }
-        uintptr_t thread = hak_load_relaxed(&h->thread);
-        if (!forked || thread == 0 || thread == hak_os_this_thread() ||
-            hak_load_relaxed(&h->lost) || h->dead)
-            continue;
-        h->dead = true; /* taken over when memory is next needed, not in the midst of a fork */
-        hak_add_relaxed(&hak_registry.dead, 1u);
-    }
-    hak_homes_fork_child();
-    fork_forget_group_heaps(mine);
-    watch_close(); /* another thread may have been at it */
-    if (mine != NULL)
-        hak_heap_show_kinds_locked(mine); /* without the lock: there is one thread */
-    struct hak_heap *fresh =
-        hak_load_relaxed(&hak_orphans->lost) ? registry_new_heap_locked() : NULL;
-    if (fresh != NULL)
-        hak_orphans = fresh;
-    for (unsigned i = 0; i < HAK_GROUPS - 1; i++) {
-        const struct hak_heap *orphans = hak_load_relaxed(&hak_group_orphans[i]);
-        if (orphans != NULL && hak_load_relaxed(&orphans->lost))
-            hak_store_relaxed(&hak_group_orphans[i], NULL);
-    }
-    return mine_is_lost;
 }

@@ -73,7 +73,7 @@ ORDERS = {
     "cache/slabs.c hak_heap_own_locked store_release -> relaxed": by("blocks_newcomers"),
     "cache/slabs.c slabs_release_locked store_release -> relaxed":
         kept("nobody follows NULL; kept so that every store of an owner releases"),
-    "cache/threads.c registry_new_heap_locked store_release -> relaxed": by("blocks_walk"),
+    "cache/threads.c hak_registry_new_heap_locked store_release -> relaxed": by("blocks_walk"),
     "cache/threads.c hak_cache_first_heap load_acquire -> relaxed": by("blocks_walk"),
     "hard/blocks.c hak_hard_start_slow load_acquire -> relaxed": SECRET,
     "hard/blocks.c hak_hard_start_slow store_release -> relaxed": SECRET,
