@@ -233,8 +233,20 @@ unsigned hak_metered_blocks(struct hak_heap *heap, unsigned cls);
 /* The bin that malloc pops from is empty: see order.c. */
 void hak_order_note_refill_locked(struct hak_heap *heap, unsigned cls);
 
-/* The bin of a class may become larger: as if much was allocated in a row. */
-void hak_bins_grow_owner(struct hak_heap *heap, unsigned cls);
+/* --- how large a bin is: bin_size.c --- */
+
+/* The class's first stack. */
+void hak_bin_begin_locked(struct hak_heap *heap, unsigned cls);
+/* The bin is empty, or has just been drained: it begins or grows, or becomes small where slabs are
+ * thin. */
+void hak_bin_fit_refill_locked(struct hak_heap *heap, unsigned cls);
+void hak_bin_fit_overflow_locked(struct hak_heap *heap, unsigned cls, bool thin);
+/* Much of the heap is free, and several slabs of the class are thin. */
+bool hak_bin_is_thin_locked(const struct hak_heap *heap, unsigned cls);
+/* An empty bin: to the smallest capacity that has a stack of its own. */
+void hak_bin_shrink_locked(struct hak_heap *heap, unsigned cls);
+/* The bin may become larger: as if much was allocated in a row. */
+void hak_bin_grow_owner(struct hak_heap *heap, unsigned cls);
 
 /* Sizes that are still in classes of powers of two go to those of a quarter of a doubling. */
 void hak_heap_place_quarters_locked(struct hak_heap *heap);

@@ -95,7 +95,7 @@ void hak_cache_meter_supply(struct hak_heap *heap, unsigned cls)
         return;
     while ((few[count] = hak_bin_take(heap, cls * 2u)) != NULL)
         count++;
-    hak_bins_grow_owner(heap, cls);
+    hak_bin_grow_owner(heap, cls);
     few[count] = hak_cache_refill(heap, cls, &zero);
     count += few[count] != NULL;
     while (count-- > 0)

@@ -45,7 +45,7 @@ def main() -> int:
     problems = []
     if measured >= LIMIT_KB:
         problems.append(f"{measured:.1f} kB a thread, less than {LIMIT_KB} are allowed: see what a first block of a "
-                        "class costs (src/cache/threads.c, bins.c, place.c)")
+                        "class costs (src/cache/threads.c, bin_size.c, place.c)")
     return gate.report("parked", problems, f"{measured:.1f} kB a thread, less than {LIMIT_KB} allowed")
 
 
