@@ -27,9 +27,10 @@ plain=$release/tests/stress/stress
 threads=$release/tests/stress/stress_threads
 checked=build/debug/tests/stress/stress_prefixed
 forks=$release/tests/conformance/bin/conformance_fork
+ways=${forks}_ways
 signals=$release/tests/conformance/bin/conformance_signals
 scheduler=$release/tests/sched/sched
-for file in "$release/libhakmem.so" "$release/libhakmem-hardened.so" "$plain" "$threads" "$checked" "$forks" "$signals" \
+for file in "$release/libhakmem.so" "$release/libhakmem-hardened.so" "$plain" "$threads" "$checked" "$forks" "$ways" "$signals" \
     "$scheduler"; do
     [[ -e "$file" ]] || {
         echo "soak: $file was not built. Run: make soak" >&2
@@ -95,6 +96,7 @@ soak scheduler "$scheduler" --seeds $((minutes * 3000)) --first "$seed"
 soak hardened "${hardened[@]}" "$plain" --threads 8 "${short[@]}"
 soak hardened-small "${hardened[@]}" "$plain" --threads 4 --sizes 8,16,24,33,64,100,200,500,1000 "${short[@]}"
 soak forks-10000 env HAK_TEST_FORKS=10000 "${preload[@]}" "$forks"
+soak forks-ways "${preload[@]}" "$ways"
 soak signals "${preload[@]}" "$signals"
 
 echo
