@@ -167,10 +167,8 @@ size_t hak_heap_usable_bytes(const void *p);
 /* The same for a caller who is sure that a block begins at p if one is there: of a size class it
  * does not look. */
 size_t hak_heap_block_bytes(const void *p);
-/* p a block of ours (hak_heap_usable_bytes(p) is not 0), bytes > 0. NULL: the block is as it was,
- * which never happens to one that is large enough. */
-void *hak_heap_realloc(void *p, size_t bytes);
-/* The same for a caller that knows hak_heap_usable_bytes(p). */
+/* p a block of ours, have_bytes is hak_heap_usable_bytes(p), bytes > 0. NULL: the block is as it
+ * was, which never happens to one that is large enough. */
 void *hak_heap_realloc_from(void *p, size_t have_bytes, size_t bytes, uintptr_t site);
 
 /* From now on, or no longer, the calling thread asks for what it can do without: if that is not to

@@ -522,11 +522,6 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
     return q;
 }
 
-HAK_NOINLINE void *hak_heap_realloc(void *p, size_t bytes)
-{
-    return hak_heap_realloc_from(p, hak_heap_usable_bytes(p), bytes, HAK_CALL_SITE());
-}
-
 const char *hak_heap_why_not(const void *p)
 {
     size_t slot = hak_slot_of(p);

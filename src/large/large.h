@@ -25,11 +25,9 @@
 #define HAK_COPY_MOST ((size_t)16 << 20)
 
 /* size > 0, align a power of two (any). *zero says that the block reads as zero. NULL: out of
- * memory. */
-void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero);
-
-/* The same, and hak_large_free, for one of the threads that share a cache of runs: any number, best
- * one that few threads have; or HAK_NO_RUN_CACHE. how: HAK_WHOLE_WRITTEN or 0, see pool.h. */
+ * memory. number: of one of the threads that share a cache of runs, any, best one that few threads
+ * have; or HAK_NO_RUN_CACHE. how: HAK_WHOLE_WRITTEN or 0, see pool.h. And hak_large_free for such a
+ * thread. */
 #define HAK_NO_RUN_CACHE UINT_MAX
 void *hak_large_alloc_near(unsigned number, size_t size_bytes, size_t align_bytes, unsigned how,
                            bool *zero);

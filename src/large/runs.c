@@ -188,11 +188,6 @@ static void *runs_try_resize(void *p, size_t new_bytes)
     return moved;
 }
 
-void *hak_large_alloc(size_t size_bytes, size_t align_bytes, bool *zero)
-{
-    return hak_large_alloc_near(HAK_NO_RUN_CACHE, size_bytes, align_bytes, 0, zero);
-}
-
 static bool runs_may_wait(unsigned slots)
 {
     return slots >= HAK_RUN_CACHE_LEAST_SLOTS && slots <= HAK_RUN_CACHE_MOST_SLOTS;

@@ -15,11 +15,9 @@
 
 #if HAK_PROBES
 #include <sys/sdt.h>
-#define HAK_PROBE1(name, a) DTRACE_PROBE1(hakmem, name, a)
 #define HAK_PROBE2(name, a, b) DTRACE_PROBE2(hakmem, name, a, b)
 #define HAK_PROBE3(name, a, b, c) DTRACE_PROBE3(hakmem, name, a, b, c)
 #else
-#define HAK_PROBE1(name, a) ((void)(a))
 #define HAK_PROBE2(name, a, b) ((void)(a), (void)(b))
 #define HAK_PROBE3(name, a, b, c) ((void)(a), (void)(b), (void)(c))
 #endif

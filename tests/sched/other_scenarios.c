@@ -102,16 +102,20 @@ static void start_check(void)
 static void *large;
 static unsigned large_freed;
 
+static void *large_alloc(size_t bytes)
+{
+    bool zero;
+    return hak_large_alloc_near(HAK_NO_RUN_CACHE, bytes, 1, 0, &zero);
+}
+
 static void large_setup(void)
 {
     blocks_start(0);
-    bool zero;
-    large = hak_large_alloc(LARGE_BYTES, 1, &zero);
+    large = large_alloc(LARGE_BYTES);
 }
 
 static void large_run(unsigned who)
 {
-    bool zero;
     if (who < 2) {
         /* A program that frees twice at once orders nothing: only where memory is consistent. */
         uint32_t entry = who == 0 || !sched_run->weak ? hak_map_lookup(large) : 0;
@@ -123,10 +127,10 @@ static void large_run(unsigned who)
     }
     if (!sched_run->weak)
         return; /* a second free would find this block in the place of the first */
-    void *p = hak_large_alloc(LARGE_BYTES, 1, &zero);
+    void *p = large_alloc(LARGE_BYTES);
     SCHED_CHECK(p != NULL, "out of memory");
     blocks_send(0, p);
-    p = hak_large_alloc(LARGE_BYTES, 1, &zero);
+    p = large_alloc(LARGE_BYTES);
     SCHED_CHECK(p != NULL && hak_large_free(p, hak_map_lookup(p)), "a block is not known");
     p = blocks_receive(0);
     SCHED_CHECK(p == NULL || hak_large_free(p, hak_map_lookup(p)), "a block is not known");
@@ -179,20 +183,18 @@ static void slack_setup(void)
     blocks_start(0);
     hak_pool_configure(&(struct hak_pool_config){
         .retired_max_count = 8, .retired_max_bytes = SIZE_MAX, .retired_max_age_ns = UINT64_MAX});
-    bool zero;
-    void *p = hak_large_alloc(2 * HAK_SUPERSLAB_BYTES, 1, &zero);
+    void *p = large_alloc(2 * HAK_SUPERSLAB_BYTES);
     SCHED_CHECK(p != NULL && hak_large_free(p, hak_map_lookup(p)), "a block is not known");
 }
 
 static void slack_run(unsigned who)
 {
     for (unsigned i = 0; i < 2; i++) {
-        bool zero;
         if (who == 2) {
             hak_slack_give_back(UINT64_MAX);
             continue;
         }
-        void *p = hak_large_alloc(SLACK_BLOCK_BYTES, 1, &zero);
+        void *p = large_alloc(SLACK_BLOCK_BYTES);
         SCHED_CHECK(p != NULL, "out of memory");
         SCHED_CHECK(hak_large_free(p, hak_map_lookup(p)), "a block is not known");
     }

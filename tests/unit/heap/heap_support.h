@@ -26,6 +26,11 @@ static inline char *allocate(size_t bytes)
     return p;
 }
 
+static inline void *heap_realloc(void *p, size_t bytes)
+{
+    return hak_heap_realloc_from(p, hak_heap_usable_bytes(p), bytes, 0);
+}
+
 #define FILL_STEP ((size_t)40000)
 
 /* Writes the first `bytes` of a block: every byte of short ones, both ends and some bytes between

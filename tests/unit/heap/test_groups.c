@@ -259,7 +259,7 @@ static void samples_are_like_other_blocks(void **state)
         size_t bytes = 16 + i % 2000;
         assert_true(is_filled(p[i], bytes, bytes, i));
         assert_true(hak_heap_usable_bytes(p[i]) >= bytes);
-        p[i] = hak_heap_realloc(p[i], bytes + 100);
+        p[i] = heap_realloc(p[i], bytes + 100);
         assert_true(is_filled(p[i], bytes, bytes, i));
         release(p[i]);
     }

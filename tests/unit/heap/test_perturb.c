@@ -45,7 +45,7 @@ static void realloc_fills_what_it_adds(void **state)
     (void)state;
     assert_true(hak_heap_set_perturb(VALUE));
     char *p = memset(allocate(100), 1, 100);
-    p = hak_heap_realloc(p, 5000);
+    p = heap_realloc(p, 5000);
     assert_non_null(p);
     assert_true(is_all(p, 100, 1));
     /* What the old block had behind its 100 bytes comes along. */

@@ -167,9 +167,9 @@ static void sampled_blocks_are_like_the_others(void **state)
         fill(p, size, i);
         fill(z, size, i + 1);
         fill(a, size, i + 2);
-        char *q = hak_heap_realloc(p, size * 2 + 100);
+        char *q = heap_realloc(p, size * 2 + 100);
         assert_true(is_filled(q, size, size, i));
-        q = hak_heap_realloc(q, size);
+        q = heap_realloc(q, size);
         assert_true(is_filled(q, size, size, i));
         assert_true(is_filled(z, size, size, i + 1));
         assert_true(is_filled(a, size, size, i + 2));
@@ -210,7 +210,7 @@ static void what_was_asked_for_is_known(void **state)
     start(1);
     char *p = allocate(1000);
     assert_int_equal(asked_for(p), 1000);
-    char *q = hak_heap_realloc(p, 990);
+    char *q = heap_realloc(p, 990);
     assert_ptr_equal(q, p);
     assert_int_equal(asked_for(q), 990);
     release(q);
@@ -218,11 +218,11 @@ static void what_was_asked_for_is_known(void **state)
         p = allocate(70001);
         assert_int_equal(asked_for(p), 70001);
         for (size_t size = 70002; size < 20 * MIB; size += size / 3 + 1) { /* in place, and moved */
-            p = hak_heap_realloc(p, size);
+            p = heap_realloc(p, size);
             assert_int_equal(asked_for(p), size);
         }
         for (size_t size = 20 * MIB; size > HAK_SMALL_MAX; size -= size / 3 + 1) {
-            p = hak_heap_realloc(p, size);
+            p = heap_realloc(p, size);
             assert_int_equal(asked_for(p), size);
         }
         assert_int_equal(sums().live_samples, sampled);
@@ -247,7 +247,7 @@ static void a_block_that_realloc_leaves_as_it_is_is_counted_once(void **state)
         size_t bytes = hak_heap_usable_bytes(p);
         struct sums before = sums();
         for (unsigned j = 0; j < 5; j++) {
-            assert_ptr_equal(hak_heap_realloc(p, sizes[i] - j), p);
+            assert_ptr_equal(heap_realloc(p, sizes[i] - j), p);
             assert_int_equal(hak_heap_usable_bytes(p), bytes);
             assert_int_equal(asked_for(p), sizes[i] - j);
         }

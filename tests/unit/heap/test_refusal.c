@@ -66,7 +66,7 @@ static void replace(unsigned at, struct unit_random *r, size_t size)
 static void resize(unsigned at, size_t size)
 {
     errno = 0;
-    char *p = hak_heap_realloc(held[at].p, size);
+    char *p = heap_realloc(held[at].p, size);
     if (p == NULL) {
         MUST(errno == ENOMEM);
         must_be_intact(at);
@@ -229,7 +229,7 @@ static void a_block_becomes_shorter_without_any_memory(void **state)
                     continue;
             uint64_t failures = hak_failure_count(HAK_FAILURE_MAP);
             errno = 1234;
-            p = hak_heap_realloc(p, bytes);
+            p = heap_realloc(p, bytes);
             CHECK(p != NULL && errno == 1234, "%zu to %zu: errno %d", have[i], bytes, errno);
             assert_int_equal(hak_failure_count(HAK_FAILURE_MAP), failures);
             fake_os_fail_nothing();

@@ -277,7 +277,7 @@ static void realloc_keeps_the_content(void **state)
         for (size_t j = 1; j < UNIT_COUNT(sizes); j++) {
             char *p = allocate(sizes[i]);
             fill(p, sizes[i], (unsigned)(i + j));
-            char *q = hak_heap_realloc(p, sizes[j]);
+            char *q = heap_realloc(p, sizes[j]);
             CHECK(q != NULL && hak_heap_usable_bytes(q) >= sizes[j], "from %zu to %zu", sizes[i],
                   sizes[j]);
             CHECK(is_filled(q, hak_min(sizes[i], sizes[j]), sizes[i], (unsigned)(i + j)),
@@ -294,7 +294,7 @@ static void a_block_that_grows_step_by_step_keeps_its_content(void **state)
     unsigned char *p = NULL;
     size_t have = 0;
     for (size_t size = 8; size < 20 * MIB; size += size / 3 + 8) {
-        p = p == NULL ? hak_heap_malloc(size) : hak_heap_realloc(p, size);
+        p = p == NULL ? hak_heap_malloc(size) : heap_realloc(p, size);
         assert_non_null(p);
         for (; have < size; have += 997)
             p[have] = (unsigned char)(have / 997);
@@ -311,7 +311,7 @@ static void a_block_that_grows_by_little_moves_seldom(void **state)
     char *p = allocate(1024);
     unsigned moves = 0;
     for (size_t size = 1025; size <= 32 * 1024; size += 16) {
-        char *q = hak_heap_realloc(p, size);
+        char *q = heap_realloc(p, size);
         assert_non_null(q);
         assert_true(hak_heap_usable_bytes(q) <= size + size / 2);
         moves += q != p;
@@ -327,7 +327,7 @@ static void a_block_that_grows_by_much_gets_what_it_asks_for(void **state)
     static const size_t grown[] = {1300, 1536, 2048, 3000, 4096, 6144, 10000, 20000, 40000};
     for (size_t i = 0; i < UNIT_COUNT(grown); i++) {
         char *other = allocate(grown[i]);
-        char *p = hak_heap_realloc(allocate(grown[i] * 2 / 3), grown[i]);
+        char *p = heap_realloc(allocate(grown[i] * 2 / 3), grown[i]);
         assert_int_equal(hak_heap_usable_bytes(p), hak_heap_usable_bytes(other));
         release(p);
         release(other);
@@ -345,7 +345,7 @@ static void what_may_keep_its_place_is_what_realloc_leaves_there(void **state)
             CHECK(!may_keep || !hak_heap_may_keep(p + 1, sizes[j]), "inside of %zu", sizes[i]);
             CHECK(!may_keep || sizes[j] <= hak_heap_usable_bytes(p), "from %zu to %zu", sizes[i],
                   sizes[j]);
-            char *q = hak_heap_realloc(p, sizes[j]);
+            char *q = heap_realloc(p, sizes[j]);
             if (sizes[i] <= HAK_SMALL_MAX)
                 CHECK((p == q) == may_keep, "from %zu to %zu", sizes[i], sizes[j]);
             release(q);
@@ -359,13 +359,13 @@ static void a_block_that_shrinks_gives_memory_back(void **state)
     (void)state;
     char *small = allocate(60000);
     fill(small, 60000, 4);
-    char *q = hak_heap_realloc(small, 100);
+    char *q = heap_realloc(small, 100);
     assert_true(hak_heap_usable_bytes(q) <= 200);
     assert_true(is_filled(q, 100, 60000, 4));
     char *large = allocate(32 * MIB);
     fill(large, 32 * MIB, 5);
     size_t mapped = fake_os_mapped_bytes();
-    q = hak_heap_realloc(large, MIB);
+    q = heap_realloc(large, MIB);
     assert_true(is_filled(q, MIB, 32 * MIB, 5));
     assert_true(fake_os_mapped_bytes() <= mapped - 30 * MIB);
 }
@@ -389,10 +389,10 @@ static void sizes_beyond_all_memory_are_refused_with_enomem(void **state)
         assert_null(hak_heap_aligned(4096, absurd[i]));
         assert_int_equal(errno, ENOMEM);
         errno = 0;
-        assert_null(hak_heap_realloc(p, absurd[i]));
+        assert_null(heap_realloc(p, absurd[i]));
         assert_int_equal(errno, ENOMEM);
         errno = 0;
-        assert_null(hak_heap_realloc(large, absurd[i]));
+        assert_null(heap_realloc(large, absurd[i]));
         assert_int_equal(errno, ENOMEM);
     }
     errno = 0;

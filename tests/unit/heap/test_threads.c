@@ -203,7 +203,7 @@ static void churn(unsigned index, void *argument)
         char *p = unit_below(&r, 3) == 0 ? hak_heap_calloc(size) : hak_heap_malloc(size);
         MUST(p != NULL);
         if (unit_below(&r, 4) == 0)
-            p = hak_heap_realloc(p, size = 16 + unit_below(&r, 5000));
+            p = heap_realloc(p, size = 16 + unit_below(&r, 5000));
         memcpy(p, &size, sizeof size);
         memcpy(p + size - sizeof size, &size, sizeof size);
         p = atomic_exchange(&places[unit_below(&r, UNIT_COUNT(places))], p);

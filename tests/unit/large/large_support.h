@@ -23,10 +23,16 @@ static inline void start(void)
                                                  .huge_pages_from_bytes = 16 * MIB});
 }
 
+/* Without a cache of runs. */
+static inline void *large_alloc(size_t bytes, size_t align_bytes, bool *zero)
+{
+    return hak_large_alloc_near(HAK_NO_RUN_CACHE, bytes, align_bytes, 0, zero);
+}
+
 static inline char *allocate(size_t bytes)
 {
     bool zero;
-    char *p = hak_large_alloc(bytes, 1, &zero);
+    char *p = large_alloc(bytes, 1, &zero);
     CHECK(p != NULL, "%zu bytes", bytes);
     return p;
 }
@@ -35,7 +41,7 @@ static inline char *allocate(size_t bytes)
 static inline char *allocate_plain(size_t bytes)
 {
     bool zero;
-    char *p = hak_large_alloc(bytes, HAK_PAGE_BYTES, &zero);
+    char *p = large_alloc(bytes, HAK_PAGE_BYTES, &zero);
     CHECK(p != NULL, "%zu bytes", bytes);
     return p;
 }

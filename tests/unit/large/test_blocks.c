@@ -15,7 +15,7 @@ static void blocks_hold_what_was_asked_for_in_whole_slots(void **state)
     start();
     for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
         bool zero = false;
-        char *p = hak_large_alloc(sizes[i], 1, &zero);
+        char *p = large_alloc(sizes[i], 1, &zero);
         CHECK(p != NULL && zero, "%zu bytes", sizes[i]);
         CHECK(usable(p) >= sizes[i] && usable(p) < sizes[i] + HAK_SLOT_BYTES, "%zu: %zu usable",
               sizes[i], usable(p));
@@ -112,7 +112,7 @@ static void alignments_to_1_gib_are_kept(void **state)
     for (size_t align = 1; align <= 1024 * MIB; align *= 2) {
         for (size_t i = 0; i < UNIT_COUNT(some); i++) {
             bool zero;
-            char *p = hak_large_alloc(some[i], align, &zero);
+            char *p = large_alloc(some[i], align, &zero);
             CHECK(p != NULL && (uintptr_t)p % align == 0, "%zu bytes at a multiple of %zu: %p",
                   some[i], align, (void *)p);
             CHECK(usable(p) >= some[i], "%zu bytes at a multiple of %zu", some[i], align);
@@ -130,7 +130,7 @@ static void an_aligned_block_from_the_cache_is_aligned(void **state)
     bool zero;
     for (int i = 0; i < 20; i++) {
         char *plain = allocate(2 * MIB);
-        char *aligned = hak_large_alloc(2 * MIB, 8 * MIB, &zero);
+        char *aligned = large_alloc(2 * MIB, 8 * MIB, &zero);
         assert_int_equal((uintptr_t)aligned % (8 * MIB), 0);
         assert_true(release(i % 2 != 0 ? plain : aligned));
         assert_true(release(i % 2 != 0 ? aligned : plain));
@@ -198,11 +198,11 @@ static void absurd_sizes_and_alignments_are_refused(void **state)
     (void)state;
     start();
     bool zero;
-    assert_null(hak_large_alloc(HAK_HUGE_MAX + 1, 1, &zero));
-    assert_null(hak_large_alloc(PTRDIFF_MAX, 1, &zero));
-    assert_null(hak_large_alloc(SIZE_MAX, 1, &zero));
-    assert_null(hak_large_alloc(1, (size_t)1 << 62, &zero));
-    assert_null(hak_large_alloc(HAK_HUGE_MAX, 1, &zero));
+    assert_null(large_alloc(HAK_HUGE_MAX + 1, 1, &zero));
+    assert_null(large_alloc(PTRDIFF_MAX, 1, &zero));
+    assert_null(large_alloc(SIZE_MAX, 1, &zero));
+    assert_null(large_alloc(1, (size_t)1 << 62, &zero));
+    assert_null(large_alloc(HAK_HUGE_MAX, 1, &zero));
     char *p = allocate(2 * MIB);
     assert_null(resize(p, HAK_HUGE_MAX + 1));
     assert_null(resize(p, HAK_HUGE_MAX));
@@ -218,7 +218,7 @@ static void refusals_give_null_and_leave_nothing_mapped(void **state)
         for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
             size_t before = window_bytes();
             fake_os_fail_from(FAKE_ANY, k, ENOMEM);
-            char *p = hak_large_alloc(sizes[i], 1, &zero);
+            char *p = large_alloc(sizes[i], 1, &zero);
             fake_os_fail_nothing();
             if (p != NULL)
                 assert_true(release(p));

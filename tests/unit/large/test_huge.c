@@ -32,7 +32,7 @@ static void a_freed_block_is_reused(void **state)
     assert_true(release(p));
     assert_int_equal(pool_stats().retired_now, 2);
     bool zero = true;
-    assert_ptr_equal(hak_large_alloc(4 * MIB - 100, HAK_PAGE_BYTES, &zero), p);
+    assert_ptr_equal(large_alloc(4 * MIB - 100, HAK_PAGE_BYTES, &zero), p);
     assert_false(zero);
     assert_int_equal(large_stats().huge_reused, 1);
     assert_int_equal(pool_stats().retired_now, 0);
@@ -230,7 +230,7 @@ static void a_refused_mapping_is_tried_again_without_what_is_kept(void **state)
     start();
     release(allocate_plain(3 * MIB));
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
-    assert_non_null(hak_large_alloc(7 * MIB, 4 * MIB, &(bool){false}));
+    assert_non_null(large_alloc(7 * MIB, 4 * MIB, &(bool){false}));
     assert_int_equal(pool_stats().retired_now, 0);
     assert_int_equal(window_bytes(), 7 * MIB);
 }
@@ -244,16 +244,16 @@ static void only_the_system_makes_blocks_exact(void **state)
     start();
     bool zero;
     release(allocate_plain(3 * MIB));
-    assert_null(hak_large_alloc((size_t)8 << 40, 1, &zero));
-    assert_null(hak_large_alloc(4 * MIB, (size_t)1 << 45, &zero));
+    assert_null(large_alloc((size_t)8 << 40, 1, &zero));
+    assert_null(large_alloc(4 * MIB, (size_t)1 << 45, &zero));
     assert_false(hak_whole_is_exact());
     assert_int_equal(pool_stats().retired_now, 2); /* nor did that cost what is kept */
     hak_pool_set_limit(8);
-    assert_null(hak_large_alloc(32 * MIB, 1, &zero));
+    assert_null(large_alloc(32 * MIB, 1, &zero));
     assert_false(hak_whole_is_exact());
     hak_pool_set_limit(0);
     fake_os_fail_from(FAKE_MAP_AT, 1, ENOMEM);
-    assert_null(hak_large_alloc(32 * MIB, 1, &zero));
+    assert_null(large_alloc(32 * MIB, 1, &zero));
     assert_true(hak_whole_is_exact());
 }
 
@@ -264,7 +264,7 @@ static void aligned_blocks_are_aligned(void **state)
     keep_all();
     release(allocate_plain(40 * MIB));
     bool zero;
-    char *p = hak_large_alloc(3 * MIB, 16 * MIB, &zero);
+    char *p = large_alloc(3 * MIB, 16 * MIB, &zero);
     assert_int_equal((uintptr_t)p % (16 * MIB), 0);
     assert_true(zero);
     fill(p, 3 * MIB, 3);
@@ -303,7 +303,7 @@ static void a_block_that_can_be_neither_unmapped_nor_purged_serves_as_slots(void
     char *q[BLOCKS];
     for (unsigned i = 0; i < BLOCKS; i++) {
         bool zero = true;
-        q[i] = hak_large_alloc(i + 1 < BLOCKS ? 960 * KIB : 600 * KIB, 1, &zero);
+        q[i] = large_alloc(i + 1 < BLOCKS ? 960 * KIB : 600 * KIB, 1, &zero);
         assert_non_null(q[i]);
         CHECK(q[i] >= p && q[i] < p + bytes, "block %u at %td", i, q[i] - p);
         assert_false(zero);
@@ -349,7 +349,7 @@ static void what_is_left_to_unmap_may_become_slots_while_the_pool_grows(void **s
     fake_os_fail_from(FAKE_UNMAP, 1, ENOMEM);
     bool zero;
     for (int i = 0; i < 20; i++)
-        if (hak_large_alloc(MIB, 1, &zero) == NULL)
+        if (large_alloc(MIB, 1, &zero) == NULL)
             break;
     assert_true(large_stats().large_bytes >= 10 * MIB);
 }
@@ -364,7 +364,7 @@ static _Atomic(char *) places[PLACES];
 static void put_block(struct unit_random *r, size_t bytes)
 {
     bool zero;
-    size_t *p = hak_large_alloc(bytes, 1, &zero);
+    size_t *p = large_alloc(bytes, 1, &zero);
     MUST(p != NULL);
     MUST(!zero || p[0] == 0);
     if (unit_below(r, 2) == 0)

@@ -45,7 +45,7 @@ static void a_run_that_shrinks_gives_slots_back(void **state)
     assert_true(is_filled(p, 100 * KIB, 2));
     assert_int_equal(resident_pages(p, MIB), 256); /* kept, as those of a block that is freed */
     bool zero = true;
-    char *next = hak_large_alloc(512 * KIB, HAK_PAGE_BYTES, &zero);
+    char *next = large_alloc(512 * KIB, HAK_PAGE_BYTES, &zero);
     assert_ptr_equal(next, p + 128 * KIB);
     assert_false(zero);
     assert_true(release(next));
@@ -87,7 +87,7 @@ static void a_run_from_256_kib_moves_by_pages(void **state)
     assert_int_equal(large_stats().huge_blocks, 1);
     assert_int_equal(hak_map_lookup(p), 0);
     bool zero = false; /* the place it left */
-    assert_ptr_equal(hak_large_alloc(256 * KIB, HAK_PAGE_BYTES, &zero), p);
+    assert_ptr_equal(large_alloc(256 * KIB, HAK_PAGE_BYTES, &zero), p);
     assert_true(zero);
     assert_true(is_zero(p, 256 * KIB));
     fill(p, 256 * KIB, 4);

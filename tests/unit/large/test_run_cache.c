@@ -256,10 +256,10 @@ static void waiting_runs_go_back_before_memory_is_refused(void **state)
     for (unsigned i = 0; i < blocks; i++)
         release_near(i, p[i]);
     assert_true(large_stats().cached_runs >= 16);
-    assert_non_null(hak_large_alloc(MIB, 1, &(bool){false}));
+    assert_non_null(large_alloc(MIB, 1, &(bool){false}));
     assert_int_equal(cached_bytes(), 0);
     release_near(0, allocate_near(0, 150 * KIB));
-    assert_non_null(hak_large_alloc(2 * MIB, 1, &(bool){false}));
+    assert_non_null(large_alloc(2 * MIB, 1, &(bool){false}));
 }
 
 static bool acquires_touched_memory(unsigned slots, unsigned label)
