@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * base: branch hints and the constants that tell the builds apart. The variants are constants that
- * the compiler folds
- * (`if (HAK_CHECKS)`), so every line is compiled in every build. */
+ * the compiler folds (`if (HAK_CHECKS)`), so every line is compiled in every build. */
 #pragma once
 
 #ifndef HAK_CHECKS

@@ -204,9 +204,8 @@ struct hak_heap {
     bool dead;                       /* its thread stayed behind in the parent of a fork */
     _Atomic(bool) lost;              /* half changed when the process forked: left alone for good */
     uint8_t end_rounds;
-    _Atomic(uint8_t) group; /* HAK_GROUP_SHORT for the heap of a thread itself */
-    uint32_t
-        looked_refills; /* home_refills when somebody last looked for a slab to take over here */
+    _Atomic(uint8_t) group;  /* HAK_GROUP_SHORT for the heap of a thread itself */
+    uint32_t looked_refills; /* home_refills when somebody last looked for a slab to take over */
     /* The thread's heaps for the other groups, NULL until one is asked for; owner. Blocks come from
      * them; to their own thread's frees they are another heap's, as they are rare. */
     struct hak_heap *group_heaps[HAK_GROUPS - 1];

@@ -79,9 +79,8 @@ bool hak_os_addresses_restricted(void);
 /* --- locks: small futex mutexes, not recursive, for slow paths --- */
 
 struct hak_lock {
-    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and waited for */
-    _Atomic(uintptr_t)
-        holder; /* the holder's thread pointer: lets fork in a signal handler see itself */
+    _Atomic uint32_t state;    /* 0 free, 1 held, 2 held and waited for */
+    _Atomic(uintptr_t) holder; /* its thread pointer: a fork in a signal handler finds itself */
     _Atomic(uint64_t) acquired, contended; /* written by the holder */
 };
 
@@ -127,10 +126,9 @@ void hak_os_limits(struct hak_os_limits *out);
 
 #define HAK_BUILD_ID_MOST 20u
 struct hak_os_module {
-    uint8_t
-        build_id[HAK_BUILD_ID_MOST]; /* what the linker put into the file, cut to so many bytes */
-    uint8_t build_id_bytes;          /* 0: the file has none */
-    uintptr_t base;                  /* an address minus this is the file's own address for it */
+    uint8_t build_id[HAK_BUILD_ID_MOST]; /* the linker's, cut to so many bytes */
+    uint8_t build_id_bytes;              /* 0: the file has none */
+    uintptr_t base; /* an address minus this is the file's own address for it */
 };
 /* False: no loaded file has this address. Takes a lock of the loader's: the caller holds none that
  * the loader could wait for. */

@@ -7,8 +7,7 @@
  *
  *   counters of os, pool, cache, large --> snapshot --> hak_policy_step --> knobs --> pool, cache
  *                                                           |
- *                                     evidence <------------+------------> decisions, for
- * explaining
+ *                                     evidence <------------+------> decisions, for explaining
  *                                        |
  *                                   policy file
  *

@@ -17,9 +17,8 @@ struct pool_level {
 
 struct pool {
     struct hak_lock grow_lock; /* one thread at a time asks the system for memory */
-    uint32_t
-        partial; /* superslabs that are mapped in part, linked by `older`; + 1; under grow_lock */
-    struct {     /* struct hak_pool_config, each of its own: may change while others read */
+    uint32_t partial; /* superslabs mapped in part, linked by `older`; + 1; under grow_lock */
+    struct {          /* struct hak_pool_config, each of its own: may change while others read */
         _Atomic(size_t) max_count, max_bytes, huge_pages_from_bytes;
         _Atomic(uint64_t) max_age_ns;
     } config;
@@ -27,10 +26,9 @@ struct pool {
     _Atomic(uint64_t) grown_ns;  /* and when that was; both written under grow_lock */
     _Atomic(size_t) limit_superslabs;
     _Atomic(size_t) retired_now;
-    _Atomic(size_t)
-        mapped_now;            /* superslabs that are mapped, wholly or in part, huge blocks' too */
-    _Atomic(size_t) whole_now; /* those of huge blocks */
-    _Atomic(size_t) empty_now; /* EMPTY slots of superslabs that are not retired */
+    _Atomic(size_t) mapped_now;  /* superslabs, wholly or in part, huge blocks' too */
+    _Atomic(size_t) whole_now;   /* those of huge blocks */
+    _Atomic(size_t) empty_now;   /* EMPTY slots of superslabs that are not retired */
     _Atomic(size_t) in_use_now;  /* the sum of in_use: each release asks for it */
     _Atomic(size_t) waiting_now; /* of those, about; may be less than 0 for a moment */
     struct pool_level levels[POOL_LEVELS];
@@ -42,14 +40,14 @@ struct pool {
     _Atomic(uint32_t) dense_samples; /* of huge blocks, in a row in memory: see whole_use.c */
     struct hak_looks dense_looks;    /* at huge blocks while those are not enough, */
     struct hak_looks used_looks;     /* and at freed ones while they are */
-    _Atomic(size_t)
-        unproven; /* superslabs of huge blocks that have huge pages on trust: see whole_use.c */
+    _Atomic(size_t) unproven;        /* superslabs of huge blocks that have huge pages on trust: see
+                                      * whole_use.c */
     _Atomic(uint64_t) last_whole; /* of the last huge block: slots that are mapped, << 32, and its
                                    * first superslab + 1; 0: none */
     _Atomic(bool) exact;          /* see hak_whole_be_exact */
     _Atomic(size_t) moved_pieces; /* of huge blocks, about: mappings that do not merge */
-    _Atomic(uint32_t)
-        warm[HAK_POOL_LABELS]; /* where a slot of this class became EMPTY last: superslab + 1 */
+    /* Where a slot of this class became EMPTY last: superslab + 1. */
+    _Atomic(uint32_t) warm[HAK_POOL_LABELS];
     _Atomic(uint64_t) acquired[HAK_STAGE_COUNT][HAK_POOL_LABELS];
     _Atomic(size_t) in_use[HAK_POOL_LABELS], soft_cap[HAK_POOL_LABELS]; /* slots */
     _Atomic(uint64_t) soft_cap_reclaims;

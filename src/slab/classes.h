@@ -2,8 +2,8 @@
  *
  * slab: the size classes. Steps of 16 bytes to 128, eight classes a doubling to 8 KiB (of which up
  * to 1 KiB threads use what pays: cache/place.c), then parts of four slots, from a 28th to a
- * quarter. The tables are filled once at the start; before that,
- * every look-up gives class 0, which no thread can serve then.
+ * quarter. The tables are filled once at the start; before that, every look-up gives class 0, which
+ * no thread can serve then.
  *
  * Blocks of just 1, 2, 4 ... 64 KiB side by side would have the first bytes of all of them, and of
  * all their pages, in the same few sets of the caches, which hold some eight lines each. So those

@@ -45,16 +45,15 @@ struct hak_slab {
     _Atomic(uint16_t) carved;
     _Atomic(uint16_t) free_blocks;
     uint8_t cls;
-    uint8_t list;       /* which of its heap's lists it is in */
-    uint8_t first_word; /* no bit is set in words before this one */
-    bool zero;          /* blocks not carved yet read as zero */
-    uint16_t
-        purged_free_blocks;     /* free_blocks when its free pages were given back; 0: used since */
-    uint16_t seen_free_blocks;  /* free_blocks when somebody looked last: see purge.c in cache */
-    uint32_t large_bytes;       /* large blocks only: the slots' length; the block's own */
-    uint32_t large_colour;      /* and where in the first slot the block begins: see runs.c */
-    uint8_t purged_least_pages; /* with what its free pages were given back last */
-    uint16_t settle_free;       /* so many blocks free that it belongs into another list */
+    uint8_t list;                /* which of its heap's lists it is in */
+    uint8_t first_word;          /* no bit is set in words before this one */
+    bool zero;                   /* blocks not carved yet read as zero */
+    uint16_t purged_free_blocks; /* free_blocks when its free pages went; 0: used since */
+    uint16_t seen_free_blocks;   /* free_blocks when somebody looked last: see purge.c in cache */
+    uint32_t large_bytes;        /* large blocks only: the slots' length; the block's own */
+    uint32_t large_colour;       /* and where in the first slot the block begins: see runs.c */
+    uint8_t purged_least_pages;  /* with what its free pages were given back last */
+    uint16_t settle_free;        /* so many blocks free that it belongs into another list */
     /* Any thread reads. */
     _Alignas(HAK_CACHE_LINE) _Atomic(struct hak_heap *) owner; /* NULL when no slab is here */
     struct hak_note note;                                      /* large blocks only */

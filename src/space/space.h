@@ -3,10 +3,13 @@
  * space: the window of addresses in which superslabs live, the map that says what is at an address,
  * and memory for the allocator's own records.
  *
- *   map      4 bytes a slot: owner and kind            group    which superslabs are taken, which
- * have room record   64 bytes a superslab: slot states         meta     24 KiB a superslab: slab
- * records and bitmaps window   2 MiB a superslab
- *   |--map--|--groups--|--records--|--------meta--------|----------------------window---------------------->
+ *   |--map--|--groups--|--records--|------meta------|---------------------window------------------->
+ *
+ *   map:     4 bytes a slot, owner and kind
+ *   groups:  128 bytes for 64 superslabs: which are taken, which have room
+ *   records: 64 bytes a superslab, slot states
+ *   meta:    24 KiB a superslab, slab records and bitmaps
+ *   window:  2 MiB a superslab
  *
  * All five are plain arrays indexed by the number of the superslab, at fixed distances from a
  * random base. None is reserved: each grows by mapping its next pages as the window is used, so the
