@@ -22,11 +22,6 @@ bool hak_pool_has_limit(void)
     return hak_load_relaxed(&hak_pool.limit_superslabs) != 0;
 }
 
-size_t hak_pool_mapped_superslabs(void)
-{
-    return hak_load_relaxed(&hak_pool.mapped_now);
-}
-
 bool hak_pool_is_huge_early(void)
 {
     return hak_load_relaxed(&hak_pool.config.huge_pages_from_bytes) == 0;

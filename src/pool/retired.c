@@ -337,11 +337,6 @@ size_t hak_pool_trim(void)
     return bytes + hak_pool_purge_empty(SIZE_MAX, UINT64_MAX, false) * HAK_SLOT_BYTES;
 }
 
-uint64_t hak_pool_unmapped(void)
-{
-    return hak_load_relaxed(&hak_pool.unmapped_total);
-}
-
 void hak_pool_fork_child(void)
 {
     if (hak_lock_recover(&hak_pool.grow_lock))
