@@ -53,11 +53,13 @@ int hak_pool_reserve(size_t superslabs)
 {
     if (grow_try_reserve(superslabs))
         return 0;
-    bool has_more =
-        hak_load_relaxed(&hak_pool.retired_now) != 0 || hak_load_relaxed(&hak_pool.postponed) != 0;
-    if (has_more && hak_pool_trim() != 0 && grow_try_reserve(superslabs))
-        return 0;
-    return hak_refused(HAK_FAILURE_EXHAUSTION, ENOMEM, "fresh");
+    bool is_leaving = hak_retired_begin_leaving();
+    if (hak_load_relaxed(&hak_pool.retired_now) != 0 || hak_load_relaxed(&hak_pool.postponed) != 0)
+        hak_pool_trim();
+    bool reserved = grow_try_reserve(superslabs);
+    if (is_leaving)
+        hak_unlock(&hak_pool.leave_lock);
+    return reserved ? 0 : hak_refused(HAK_FAILURE_EXHAUSTION, ENOMEM, "fresh");
 }
 
 int hak_pool_map(size_t superslabs, size_t align, size_t bytes, bool with_meta, size_t *first)

@@ -16,7 +16,8 @@ struct pool_level {
 };
 
 struct pool {
-    struct hak_lock grow_lock; /* one thread at a time asks the system for memory */
+    struct hak_lock grow_lock;  /* one thread at a time asks the system for memory */
+    struct hak_lock leave_lock; /* see hak_retired_begin_leaving */
     uint32_t partial; /* superslabs mapped in part, linked by `older`; + 1; under grow_lock */
     struct {          /* struct hak_pool_config, each of its own: may change while others read */
         _Atomic(size_t) max_count, max_bytes, huge_pages_from_bytes;
@@ -144,6 +145,9 @@ bool hak_retired_try_take_newest(size_t *superslab);
 /* `want` adjacent ones, from the shortest run that is long enough; or, if there is none, the
  * longest run, if it has `least`. Returns how many; 0: none. */
 size_t hak_retired_take_run(size_t want, size_t least, size_t *first);
+/* Below HAKMEM_LIMIT_MB one thread at a time claims retired superslabs to unmap them: whoever is
+ * about to be refused waits for that. True: the caller has to unlock hak_pool.leave_lock. */
+bool hak_retired_begin_leaving(void);
 /* Gives back what is over the limits; called after something was retired or emptied. */
 void hak_retired_enforce(void);
 /* hak_pool_tick_any for a caller that knows the time. */

@@ -183,10 +183,12 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
     if (hak_load_relaxed(&hak_pool.retired_now) < least)
         return 0;
     size_t run = hak_min(retired_best(want, first), want);
+    if (run < least)
+        return 0;
     size_t have = 0;
     while (have < run && retired_try_claim(*first + have))
         have++;
-    if (have < least) /* the run is too short, or others have taken of it meanwhile */
+    if (have < least) /* others have taken of it meanwhile */
         while (have != 0)
             retired_set(*first + --have);
     hak_retired_forget_slabs(*first, have);
@@ -195,6 +197,14 @@ size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
 }
 
 /* --- back to the system --- */
+
+bool hak_retired_begin_leaving(void)
+{
+    if (!hak_pool_has_limit() || hak_lock_is_mine(&hak_pool.leave_lock))
+        return false;
+    hak_lock(&hak_pool.leave_lock);
+    return true;
+}
 
 /* Takes the oldest superslab, and those below it that came with it, `most` at most. Returns how
  * many. */
@@ -268,19 +278,29 @@ static void retired_purge(size_t slots)
     hak_kept_evicted(purged);
 }
 
+/* Some of what is over a limit goes. */
+static bool retired_try_evict(void)
+{
+    if (hak_kept_excess_superslabs() == 0)
+        return false;
+    bool is_leaving = hak_retired_begin_leaving();
+    size_t first;
+    size_t run = retired_take_oldest(hak_kept_excess_superslabs(), &first);
+    if (run != 0)
+        retired_unmap(first, run);
+    if (is_leaving)
+        hak_unlock(&hak_pool.leave_lock);
+    if (run != 0)
+        hak_kept_evicted(run * HAK_SLOTS);
+    return run != 0;
+}
+
 void hak_retired_enforce(void)
 {
     if (hak_kept_is_little())
         return;
-    size_t excess;
-    while ((excess = hak_kept_excess_superslabs()) != 0) {
-        size_t first;
-        size_t run = retired_take_oldest(excess, &first);
-        if (run == 0)
-            break;
-        retired_unmap(first, run);
-        hak_kept_evicted(run * HAK_SLOTS);
-    }
+    while (retired_try_evict())
+        continue;
     size_t budget = hak_kept_budget_slots();
     size_t empty = hak_load_relaxed(&hak_pool.empty_now);
     if (empty > budget && !retired_is_refused())
@@ -292,6 +312,7 @@ static size_t retired_unmap_older(uint64_t before_ns, size_t most)
 {
     size_t bytes = 0;
     size_t end = hak_space_high_water();
+    bool is_leaving = hak_retired_begin_leaving();
     for (size_t at = retired_next(0, end); at < end && most != 0; at = retired_next(at, end)) {
         size_t run = 0;
         while (at + run < end && run < most &&
@@ -303,6 +324,8 @@ static size_t retired_unmap_older(uint64_t before_ns, size_t most)
         most -= run;
         at += run + 1;
     }
+    if (is_leaving)
+        hak_unlock(&hak_pool.leave_lock);
     return bytes;
 }
 
@@ -341,6 +364,7 @@ void hak_pool_fork_child(void)
 {
     if (hak_lock_recover(&hak_pool.grow_lock))
         hak_pool.partial = 0;
+    hak_lock_recover(&hak_pool.leave_lock);
     size_t retired = 0; /* other threads may have been about to count */
     for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
         retired += hak_popcount64(hak_load_relaxed(&hak_space_groups()[g].retired));

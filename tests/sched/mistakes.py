@@ -141,6 +141,10 @@ MISTAKES = (
         uint64_t same = state;
         if (pool_try_claim(s, &same, mask)) {
             *slot"""),), "slots_last"),
+    Mistake("refused_at_once", "a limit refuses without waiting for those who are giving back what was kept",
+            "pool/retired.c", ((
+                "    if (!hak_pool_has_limit() || hak_lock_is_mine(&hak_pool.leave_lock))\n",
+                "    if (!hak_lock_is_mine(&hak_pool.leave_lock))\n"),), "slots_limit_kept"),
     Mistake("map_cleared_late", "the map entries of a slab are cleared after its slots were given back",
             "cache/slabs.c", ((
                 """    slabs_set_map(s, 0);

@@ -14,6 +14,20 @@ static void hold_one_each(unsigned threads)
         mine[t] = slots_acquire(1, t % 2);
 }
 
+/* A huge block of so many superslabs, for a moment. */
+static void take_and_give(size_t superslabs)
+{
+    struct hak_whole w;
+    bool zero = false;
+    int error = hak_whole_take(superslabs * HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
+    SCHED_CHECK(error == 0, "error %d", error);
+    size_t slot = w.first * HAK_SLOTS;
+    unsigned count = (unsigned)(w.mapped_bytes / HAK_SLOT_BYTES);
+    slots_claim(slot, count, zero);
+    slots_give_up(slot, count);
+    hak_whole_give(&w);
+}
+
 /* Two slots of a superslab go round among three threads, the others are in use. */
 static void last_slots_setup(void)
 {
@@ -177,15 +191,8 @@ static void revive_setup(void)
 
 static void revive_run(unsigned who)
 {
-    if (who == 0) {
-        struct hak_whole w;
-        bool zero = false;
-        int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
-        SCHED_CHECK(error == 0, "error %d", error);
-        slots_claim(w.first * HAK_SLOTS, HAK_SLOTS, zero);
-        slots_give_up(w.first * HAK_SLOTS, HAK_SLOTS);
-        hak_whole_give(&w);
-    }
+    if (who == 0)
+        take_and_give(1);
     slots_acquire(1, who);
 }
 
@@ -296,6 +303,27 @@ static void limit_run(unsigned who)
     }
 }
 
+/* What is in use and what is asked for is no more than the limit; what is kept lies apart, so that
+ * it has to go. */
+static void limit_kept_setup(void)
+{
+    size_t whole[5];
+    slots_start_empty();
+    hak_pool_configure(&(struct hak_pool_config){
+        .retired_max_count = 8, .retired_max_bytes = SIZE_MAX, .retired_max_age_ns = UINT64_MAX});
+    hak_pool_set_limit(2 + 3 * 2);
+    for (unsigned i = 0; i < 5; i++)
+        whole[i] = slots_acquire(HAK_SLOTS, HAK_POOL_LABEL_RUN);
+    for (unsigned i = 0; i < 5; i += 2)
+        slots_release(whole[i], HAK_SLOTS, HAK_POOL_LABEL_RUN);
+}
+
+static void limit_kept_run(unsigned who)
+{
+    (void)who;
+    take_and_give(2);
+}
+
 static void huge_setup(void)
 {
     slots_start();
@@ -310,15 +338,7 @@ static void huge_run(unsigned who)
         slots_release(slot, 1, 0);
         return;
     }
-    struct hak_whole w;
-    bool zero = false;
-    int error = hak_whole_take(HAK_SUPERSLAB_BYTES, 1, 0, &w, &zero);
-    SCHED_CHECK(error == 0, "error %d", error);
-    size_t slot = w.first * HAK_SLOTS;
-    unsigned count = (unsigned)(w.mapped_bytes / HAK_SLOT_BYTES);
-    slots_claim(slot, count, zero);
-    slots_give_up(slot, count);
-    hak_whole_give(&w);
+    take_and_give(1);
 }
 
 static void in_place_setup(void)
@@ -371,6 +391,8 @@ const struct scenario slots_scenarios[] = {
     {"slots_grow", "three threads make the pool grow", 3, grow_setup, grow_run, NULL, slots_verify},
     {"slots_limit", "the same, with a limit of two superslabs", 3, limit_setup, limit_run, NULL,
      slots_verify},
+    {"slots_limit_kept", "nobody is refused while another gives back what was kept", 3,
+     limit_kept_setup, limit_kept_run, NULL, slots_verify},
     {"slots_huge", "huge blocks take whole superslabs", 3, huge_setup, huge_run, NULL,
      slots_verify},
     {"slots_pop", "retired superslabs are taken and come back", 3, pop_setup, pop_run, NULL,
