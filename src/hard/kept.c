@@ -22,7 +22,7 @@
 #define KEPT_SHARE_OF_LIMIT 64u
 #define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
 #define RESIDENT_ALL_BYTES ((size_t)16 << 20) /* of all threads together, or, if that is more, */
-#define RESIDENT_SHARE 3u                     /* this part of all large blocks */
+#define RESIDENT_SHARE 2u                     /* this part of large blocks that are live */
 /* A range whose guard has to move serves blocks of half its length and more. */
 #define KEPT_LENGTHS_MOST 2u
 #define KEPT_TRIES 4u
@@ -62,11 +62,16 @@ void hak_hard_kept(struct hak_large_stats *out)
     out->huge_blocks = hak_load_relaxed(&kept.blocks[true]);
 }
 
+/* Of live blocks alone: what is kept is no reason to keep more. */
 size_t hak_hard_kept_most(void)
 {
-    struct hak_large_stats all;
+    struct hak_large_stats all, freed;
+    hak_hard_kept(&freed);
     hak_large_stats(&all);
-    return hak_max((all.large_bytes + all.huge_bytes) / RESIDENT_SHARE, RESIDENT_ALL_BYTES);
+    size_t all_bytes = all.large_bytes + all.huge_bytes;
+    size_t freed_bytes = freed.large_bytes + freed.huge_bytes;
+    size_t live_bytes = all_bytes - hak_min(freed_bytes, all_bytes);
+    return hak_max(live_bytes / RESIDENT_SHARE, RESIDENT_ALL_BYTES);
 }
 
 static size_t kept_resident_bytes(const struct hak_note *note)
