@@ -32,6 +32,14 @@ def test_fill_is_the_live_part_of_the_slab(stat: dict[str, Any]) -> None:
     assert huge.live_bytes == 3 << 20
 
 
+def test_a_sampled_block_is_as_long_as_it_is(stat: dict[str, Any]) -> None:
+    run = [{**slot, "sample_bytes": 66688} for slot in made_up.large(2)]
+    stat["superslabs"] = [made_up.superslab(0, run)]
+    (superslab,) = model.read(stat).superslabs
+    assert [slot.state for slot in superslab.slots[:2]] == ["sampled", "sampled"]
+    assert superslab.live_bytes == 66688
+
+
 def test_pins_name_what_is_live_the_most_first(stat: dict[str, Any]) -> None:
     picture = model.read(stat)
     assert [pin.address for pin in picture.pins] == [made_up.BASE + model.SUPERSLAB_BYTES]

@@ -133,7 +133,7 @@ def make_slot(given: dict[str, Any]) -> Slot:
         fill = 1.0 if state == "large" else 0.0
     sampled = given.get("sample_bytes")
     if state == "large" and sampled is not None:
-        state, fill = "sampled", sampled / SLOT_BYTES
+        state, fill = "sampled", max(sampled / SLOT_BYTES - given["part"], 0.0)
     return Slot(
         state or "transition",
         given["class_bytes"] if sampled is None else sampled,
