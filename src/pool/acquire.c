@@ -320,12 +320,16 @@ static void pool_hit(enum hak_stage stage, unsigned label, unsigned count, size_
               {"superslab", slot / HAK_SLOTS}, {"slot", slot % HAK_SLOTS}, {"count", count});
 }
 
-static bool pool_try_retired(unsigned count, size_t *slot, bool *zero)
+/* In a large pool what will be used up finds UNUSED slots among the dense ones alone: it would take
+ * the next superslab for each slot, of those that are prewarmed for instance. */
+static bool pool_try_retired(unsigned count, bool dense, size_t *slot, bool *zero)
 {
     size_t superslab;
     if (!hak_retired_try_take_newest(&superslab))
         return false;
     struct hak_superslab *s = hak_superslab(superslab);
+    if (dense && hak_pool_is_large())
+        hak_pool_mark_dense(superslab, true);
     *slot = superslab * HAK_SLOTS;
     *zero = !(pool_dirty(hak_load_relaxed(&s->state)) & hak_low_bits32(count));
     uint32_t others = POOL_ALL & ~hak_low_bits32(count);
@@ -362,7 +366,7 @@ bool hak_pool_try_kept(unsigned count, unsigned align, unsigned label, size_t *s
     label &= ~HAK_POOL_DENSE;
     enum hak_stage stage = HAK_STAGE_UNUSED;
     if (!hak_pool_try_free(count, align, dense, label, slot, zero)) {
-        if (!pool_try_retired(count, slot, zero))
+        if (!pool_try_retired(count, dense, slot, zero))
             return false;
         stage = HAK_STAGE_RETIRED;
     }

@@ -283,6 +283,20 @@ static void prewarming_takes_what_it_can_get(void **state)
     assert_int_equal(verify_pool(), 0);
 }
 
+static void prewarmed_superslabs_are_used_up_one_after_the_other(void **state)
+{
+    (void)state;
+    start();
+    hak_pool_configure(&(struct hak_pool_config){64, 0, SECOND_NS, 8 << 20});
+    assert_int_equal(hak_pool_prewarm(32), 32); /* a large pool from the beginning */
+    for (unsigned i = 0; i < 33; i++)
+        acquire(1, 1, 3 | HAK_POOL_DENSE, NULL);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_RETIRED, 3), 2);
+    assert_int_equal(hak_pool_acquired(HAK_STAGE_UNUSED, 3), 31);
+    assert_int_equal(stats().retired_now, 30);
+    assert_int_equal(verify_pool(), 33);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_more_is_mapped_than_the_limit_and_frees_make_room),
     cmocka_unit_test(kept_memory_goes_before_a_huge_block_is_refused),
@@ -296,5 +310,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(others_grow_old_beside_prewarmed_ones),
     cmocka_unit_test(lazy_prewarming_happens_at_the_first_growth_and_once),
     cmocka_unit_test(prewarming_takes_what_it_can_get),
+    cmocka_unit_test(prewarmed_superslabs_are_used_up_one_after_the_other),
 };
 UNIT_MAIN(tests)
