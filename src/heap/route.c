@@ -496,6 +496,22 @@ static void *route_grow(size_t have, size_t bytes, uintptr_t site)
     return q;
 }
 
+static void route_move(void *p, void *q, size_t bytes)
+{
+    memcpy(q, p, bytes);
+    if (!hak_heap_try_free(p))
+        hak_heap_free_slow(p);
+}
+
+/* NULL: it is to stay, or has to. */
+static void *route_try_leave(void *p, size_t have, size_t bytes, uintptr_t site)
+{
+    void *q = hak_large_is_left(p, have, bytes) ? route_try_malloc(bytes, site) : NULL;
+    if (q != NULL)
+        route_move(p, q, bytes);
+    return q;
+}
+
 void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
 {
     hak_heap_notice_fork();
@@ -507,7 +523,10 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
     if (have > HAK_SMALL_MAX && bytes > HAK_SMALL_MAX) {
         uint32_t entry = hak_map_lookup(p);
         uint32_t sampled = hak_large_note(p, entry)->how;
-        void *q = hak_large_try_resize(p, entry, bytes);
+        void *q = route_try_leave(p, have, bytes, site);
+        if (q != NULL)
+            return q;
+        q = hak_large_try_resize(p, entry, bytes);
         if ((sampled != 0 || HAK_UNLIKELY(hak_prof_is_on())) && !HAK_HARDENED && q != NULL)
             hak_profile_resized(p, q, sampled, have);
         if (q != NULL)
@@ -516,9 +535,7 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
     void *q = bytes <= have ? route_try_malloc(bytes, site) : route_grow(have, bytes, site);
     if (q == NULL)
         return bytes <= have ? p : NULL; /* it has the room */
-    memcpy(q, p, hak_min(have, bytes));
-    if (!hak_heap_try_free(p))
-        hak_heap_free_slow(p);
+    route_move(p, q, hak_min(have, bytes));
     return q;
 }
 

@@ -52,6 +52,9 @@ void *hak_large_alloc_sampled(size_t size_bytes, size_t align_bytes, bool *zero)
 void *hak_large_place_sampled(size_t slot, size_t size_bytes, size_t align_bytes);
 /* Ends such a block as hak_large_free does, but its slot is the caller's from then on. */
 bool hak_large_take_back(void *p, uint32_t entry);
+/* A block of `have` bytes that becomes so short is copied to a place of its length, so that its own
+ * serves the next one of its length. */
+bool hak_large_is_left(const void *p, size_t have, size_t bytes);
 /* `entry` is what the map said of p's slot: kind large or huge. What was asked for, and what the
  * block's owner has noted of it. */
 struct hak_note *hak_large_note(const void *p, uint32_t entry);

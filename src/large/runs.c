@@ -283,6 +283,19 @@ size_t hak_large_usable_bytes(const void *p, uint32_t entry)
     return runs_small_bytes(s) != 0 ? runs_small_bytes(s) : s->large_bytes - s->large_colour;
 }
 
+/* A buffer is made as long as what it may have to hold, filled, and cut to what it does. If that
+ * stayed in its place the rest would be too short for the next buffer, which would get fresh
+ * memory: page faults that cost more than the copy. Not of so much that two of them do not fit into
+ * a superslab, nor where it would touch pages that nobody has. */
+#define LEFT_SHARE 4u
+#define LEFT_BELOW_BYTES (HAK_SUPERSLAB_BYTES / 2)
+
+bool hak_large_is_left(const void *p, size_t have, size_t bytes)
+{
+    return !HAK_HARDENED && bytes < LEFT_BELOW_BYTES && bytes < have / LEFT_SHARE &&
+           hak_large_is_in_memory(p, bytes);
+}
+
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)
 {
     if (new_bytes > HAK_HUGE_MAX)

@@ -370,6 +370,36 @@ static void a_block_that_shrinks_gives_memory_back(void **state)
     assert_true(fake_os_mapped_bytes() <= mapped - 30 * MIB);
 }
 
+/* Each is read into a buffer for the longest. Where they stayed in it the next one would not have
+ * room there. */
+static void a_buffer_that_is_cut_short_serves_the_next(void **state)
+{
+    (void)state;
+    static const size_t buffers[] = {3 * MIB / 2, 3 * MIB, 8 * MIB};
+    for (size_t i = 0; i < UNIT_COUNT(buffers); i++) {
+        char *kept[40];
+        struct hak_pool_stats before, after;
+        hak_pool_stats(&before);
+        for (unsigned j = 0; j < UNIT_COUNT(kept); j++) {
+            char *buffer = allocate(buffers[i]);
+            memset(buffer, (int)j, 100 * KIB);
+            kept[j] = heap_realloc(buffer, 100 * KIB);
+            assert_non_null(kept[j]);
+        }
+        hak_pool_stats(&after);
+        uint64_t superslabs = after.mapped_superslabs - before.mapped_superslabs;
+        uint64_t unmapped = after.unmapped_superslabs - before.unmapped_superslabs;
+        if (!HAK_HARDENED)
+            CHECK(superslabs <= 24, "%zu: %llu superslabs mapped, %llu unmapped", buffers[i],
+                  (unsigned long long)superslabs, (unsigned long long)unmapped);
+        for (unsigned j = 0; j < UNIT_COUNT(kept); j++) {
+            for (size_t at = 0; at < 100 * KIB; at += 999)
+                CHECK(kept[j][at] == (char)j, "%u at %zu", j, at);
+            release(kept[j]);
+        }
+    }
+}
+
 static void sizes_beyond_all_memory_are_refused_with_enomem(void **state)
 {
     (void)state;
@@ -499,6 +529,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_that_grows_by_little_moves_seldom),
     cmocka_unit_test(a_block_that_grows_by_much_gets_what_it_asks_for),
     cmocka_unit_test(what_may_keep_its_place_is_what_realloc_leaves_there),
+    cmocka_unit_test(a_buffer_that_is_cut_short_serves_the_next),
     cmocka_unit_test(a_block_that_grows_step_by_step_keeps_its_content),
     cmocka_unit_test(a_block_that_shrinks_gives_memory_back),
     cmocka_unit_test(sizes_beyond_all_memory_are_refused_with_enomem),
