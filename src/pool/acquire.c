@@ -280,6 +280,18 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
     return found;
 }
 
+/* A child of a fork, whose pool is as large as its parent's was, may need little more than it has,
+ * as one that serves a request does: each that came to a superslab would hold all of that. So what
+ * it takes first has small pages. */
+#define CHILD_FIRST_SLOTS HAK_SLOTS
+static bool pool_is_a_young_child(void)
+{
+    size_t inherited = hak_load_relaxed(&hak_pool.inherited_slots);
+    return inherited != 0 &&
+           hak_load_relaxed(&hak_pool.in_use_now) < inherited + CHILD_FIRST_SLOTS &&
+           !hak_pool_is_huge_early();
+}
+
 /* A slot of a superslab is acquired: with the first one huge pages are asked for, or small ones,
  * and with the last one huge ones again where they were forbidden. */
 static void pool_begin_huge(struct hak_superslab *s, size_t slot)
@@ -289,8 +301,9 @@ static void pool_begin_huge(struct hak_superslab *s, size_t slot)
     switch (hak_load_relaxed(&s->huge_pages)) {
     case HAK_HUGE_DUE:
         if (hak_cas_relaxed(&s->huge_pages, &due, (uint8_t)HAK_HUGE_ASKED) &&
-            !hak_pool_try_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES,
-                                     hak_slot_address(slot)))
+            (pool_is_a_young_child() ||
+             !hak_pool_try_huge_pages(hak_superslab_address(superslab), HAK_SUPERSLAB_BYTES,
+                                      hak_slot_address(slot))))
             hak_store_relaxed(&s->huge_pages, (uint8_t)HAK_HUGE_NONE);
         break;
     case HAK_HUGE_NONE:

@@ -47,6 +47,23 @@ static void a_pool_that_is_not_large_gets_them_while_it_grows_quickly(void **sta
         assert_true(next_is_dense(QUICK_NS(i) + 1));
 }
 
+/* It finds superslabs that are mapped and not begun. */
+static void a_child_of_a_fork_gets_them_once_it_has_grown(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    size_t ahead = 0;
+    while (ahead < 16 || !is_dense(ahead * HAK_SLOTS))
+        ahead = fill_superslabs(1) / HAK_SLOTS + 1;
+    hak_pool_fork_child();
+    uint64_t asked = stats().huge_asked_total;
+    assert_int_equal(fill_superslabs(1) / HAK_SLOTS, ahead);
+    assert_int_equal(stats().huge_asked_total, asked);
+    assert_true(has_huge_pages(fill_superslabs(1)));
+    assert_int_equal(stats().huge_asked_total, asked + 1);
+}
+
 static void but_none_any_more_after_one_that_was_dear(void **state)
 {
     (void)state;
@@ -218,6 +235,7 @@ static void once_a_program_has_run_for_long_it_pays_again(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(a_pool_that_is_not_large_gets_them_while_it_grows_quickly),
+    cmocka_unit_test(a_child_of_a_fork_gets_them_once_it_has_grown),
     cmocka_unit_test(but_none_any_more_after_one_that_was_dear),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
     cmocka_unit_test(a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up),
