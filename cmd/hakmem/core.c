@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #define CORE_NOTES_MOST_BYTES ((size_t)64 << 20)
+/* Nothing is mapped above; who counts pages may go a few beyond a mapping's end. */
+#define CORE_MOST_ADDRESS (UINT64_MAX - (1u << 20))
 
 struct core {
     struct hak_remote *remote;
@@ -79,7 +81,7 @@ static void core_add_mappings(struct core *c)
     for (unsigned i = 0; i < c->count; i++) {
         const Elf64_Phdr *s = &c->segments[i];
         if (s->p_type != PT_LOAD || s->p_memsz == 0 || s->p_vaddr < end ||
-            s->p_memsz > UINT64_MAX - s->p_vaddr)
+            s->p_vaddr > CORE_MOST_ADDRESS || s->p_memsz > CORE_MOST_ADDRESS - s->p_vaddr)
             continue;
         end = s->p_vaddr + s->p_memsz;
         struct hak_mapping *m = hak_remote_add(c->remote, s->p_vaddr, end, "");

@@ -91,13 +91,30 @@ static bool image_find(struct hak_image *image, enum image_match *best)
                     image_search(image, &r->mappings[i], resident_only, buffer, best))
                     return true;
         if (resident_only == 0 || *best != IMAGE_NONE)
-            return *best == IMAGE_FITS;
+            return *best == IMAGE_FITS && hak_image_refresh(image);
     }
 }
 
 static bool image_copy(struct hak_image *image, enum hak_root_part part, void *to, size_t bytes)
 {
     return hak_remote_read(image->remote, (uint64_t)(uintptr_t)image->root.at[part], to, bytes);
+}
+
+/* Whoever walks the slabs divides by these. */
+static bool image_class_fits(const struct hak_class *c)
+{
+    return c->slots != 0 && c->slots <= HAK_SLAB_MOST_SLOTS && HAK_SLOTS % c->slots == 0 &&
+           c->blocks != 0 && c->size_bytes != 0 &&
+           (uint64_t)c->blocks * c->size_bytes <= c->slots * HAK_SLOT_BYTES &&
+           (!c->inline_bits || hak_slab_words(c) == 1);
+}
+
+static bool image_classes_fit(void)
+{
+    for (unsigned cls = 0; cls < HAK_CLASSES; cls++)
+        if (!image_class_fits(hak_class(cls)))
+            return false;
+    return true;
 }
 
 bool hak_image_refresh(struct hak_image *image)
@@ -115,7 +132,7 @@ bool hak_image_refresh(struct hak_image *image)
                      hak_class(HAK_CLASSES - 1)->size_bytes != 0;
     image->has_policy = image->root.sizes[HAK_ROOT_POLICY] == sizeof image->policy &&
                         image_copy(image, HAK_ROOT_POLICY, &image->policy, sizeof image->policy);
-    return whole;
+    return whole && (!image->started || image_classes_fit());
 }
 
 const char *hak_image_version(const struct hak_image *image)

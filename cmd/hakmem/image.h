@@ -33,7 +33,7 @@ struct hak_image {
 
 /* Finds the allocator and copies its records. False: `obstacle` says why not. */
 bool hak_image_open(struct hak_image *image, struct hak_remote *r, struct hak_obstacle *obstacle);
-/* Copies them once more. */
+/* Copies them once more. False: they cannot be read, or are damaged. */
 bool hak_image_refresh(struct hak_image *image);
 /* "0.1.0" in a static buffer. */
 const char *hak_image_version(const struct hak_image *image);

@@ -32,7 +32,8 @@ static void walk_heaps(struct walk *w)
 {
     struct hak_survey *survey = w->survey;
     uint64_t at = (uint64_t)(uintptr_t)hak_load_relaxed(&w->image->registry.all);
-    w->most_number = w->image->registry.last_tag + 1; /* one may begin while we look */
+    uint32_t last = w->image->registry.last_tag;
+    w->most_number = (uint32_t)hak_min(last, UINT32_MAX >> HAK_TAG_SHIFT) + 1; /* one may begin */
     w->heap_of_number = hak_grow(NULL, w->most_number + 1, sizeof *w->heap_of_number);
     memset(w->heap_of_number, 0xff, (w->most_number + 1) * sizeof *w->heap_of_number);
     while (at != 0 && survey->heap_count <= w->most_number) {
