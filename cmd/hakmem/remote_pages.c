@@ -18,35 +18,49 @@
 #define PAGEMAP_FILE (UINT64_C(1) << 61)
 #define PAGEMAP_EXCLUSIVE (UINT64_C(1) << 56)
 
-/* The kernel's page of zeros stands for pages that were only read: pagemap has them, the resident
- * size has not. Which they are is not told; but they belong to no file and are not exclusive, and
- * how many of a mapping's pages count is known from smaps. */
-static void remote_set_resident(struct hak_mapping *m, const uint64_t *entries, size_t pages,
-                                uint64_t rss_pages)
+/* A bit for each page, all 0: in a large mapping most stay so, and take no memory. */
+static uint64_t *remote_bits(size_t pages)
 {
-    uint64_t sure = 0, maybe = 0;
-    for (size_t i = 0; i < pages; i++) {
-        if ((entries[i] & PAGEMAP_PRESENT) == 0)
-            continue;
-        if ((entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) != 0)
-            sure++;
-        else
-            maybe++;
-    }
+    uint64_t *bits = calloc(pages / 64 + 1, sizeof *bits);
+    if (bits == NULL)
+        hak_die(HAK_EXIT_FAILED, "out of memory");
+    return bits;
+}
+
+static void remote_set_bit(uint64_t *bits, size_t page)
+{
+    bits[page / 64] |= UINT64_C(1) << (page % 64);
+}
+
+static uint64_t remote_count_bits(const uint64_t *bits, size_t pages)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i <= pages / 64; i++)
+        count += (uint64_t)__builtin_popcountll(bits[i]);
+    return count;
+}
+
+/* The kernel's page of zeros stands for pages that were only read: pagemap has them, the resident
+ * size has not. Which they are is not told; but they belong to no file and are not exclusive
+ * (`unsure`), and how many of a mapping's pages count is known from smaps. Of those that may count
+ * as many stay as it takes, spread evenly. */
+static void remote_drop_zeros(struct hak_mapping *m, const uint64_t *unsure, size_t pages,
+                              uint64_t rss_pages)
+{
+    uint64_t maybe = remote_count_bits(unsure, pages);
+    uint64_t sure = remote_count_bits(m->resident, pages) - maybe;
     uint64_t take = rss_pages > sure ? rss_pages - sure : 0;
     take = take < maybe ? take : maybe;
-    uint64_t share = 0; /* of those that may count they are spread evenly */
-    for (size_t i = 0; i < pages; i++) {
-        bool resident = (entries[i] & PAGEMAP_PRESENT) != 0;
-        if (resident && (entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) == 0) {
+    m->resident_pages = sure + take;
+    uint64_t share = 0;
+    for (size_t i = 0; i <= pages / 64; i++)
+        for (uint64_t left = unsure[i]; left != 0; left &= left - 1) {
             share += take;
-            resident = share >= maybe;
-            share -= resident ? maybe : 0;
+            if (share >= maybe)
+                share -= maybe;
+            else
+                m->resident[i] &= ~(left & (0 - left));
         }
-        if (resident)
-            m->resident[i / 64] |= UINT64_C(1) << (i % 64);
-        m->resident_pages += resident;
-    }
 }
 
 /* An entry for each 4 KiB: the kernel has one for each of the system's pages, which may be larger.
@@ -68,17 +82,31 @@ static bool remote_read_entries(int pagemap, uint64_t start, uint64_t *entries, 
     return true;
 }
 
+/* So many entries are read at once: a mapping may have thousands of millions of pages. */
+#define ENTRIES_AT_ONCE 32768u
+
 static void remote_look_at_mapping(struct hak_mapping *m, int pagemap, uint64_t rss_pages)
 {
+    static uint64_t entries[ENTRIES_AT_ONCE];
     size_t pages = (m->end - m->start) / PAGE_BYTES;
     if (rss_pages == 0 || pages == 0)
         return;
-    uint64_t *entries = hak_grow(NULL, pages, sizeof *entries);
-    m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
-    memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
-    if (remote_read_entries(pagemap, m->start, entries, pages))
-        remote_set_resident(m, entries, pages, rss_pages);
-    free(entries);
+    m->resident = remote_bits(pages);
+    uint64_t *unsure = remote_bits(pages);
+    for (size_t first = 0; first < pages; first += ENTRIES_AT_ONCE) {
+        size_t count = pages - first < ENTRIES_AT_ONCE ? pages - first : ENTRIES_AT_ONCE;
+        if (!remote_read_entries(pagemap, m->start + first * PAGE_BYTES, entries, count))
+            break; /* it has ended */
+        for (size_t i = 0; i < count; i++) {
+            if ((entries[i] & PAGEMAP_PRESENT) == 0)
+                continue;
+            remote_set_bit(m->resident, first + i);
+            if ((entries[i] & (PAGEMAP_FILE | PAGEMAP_EXCLUSIVE)) == 0)
+                remote_set_bit(unsure, first + i);
+        }
+    }
+    remote_drop_zeros(m, unsure, pages, rss_pages);
+    free(unsure);
 }
 
 /* The mappings anew, each with its resident size, and then its pages. */
@@ -193,8 +221,7 @@ static void remote_look_at_core(struct hak_remote *r)
         size_t pages = (m->end - m->start) / PAGE_BYTES;
         if (m->at_offset == UINT64_MAX)
             continue;
-        m->resident = hak_grow(NULL, pages / 64 + 1, sizeof *m->resident);
-        memset(m->resident, 0, (pages / 64 + 1) * sizeof *m->resident);
+        m->resident = remote_bits(pages);
         for (size_t p = 0; p < pages; p++) {
             off_t at = (off_t)(m->at_offset + p * PAGE_BYTES);
             off_t data = lseek(r->memory, at, SEEK_DATA);
@@ -207,7 +234,7 @@ static void remote_look_at_core(struct hak_remote *r)
             if (pread(r->memory, page, sizeof page, at) != (ssize_t)sizeof page ||
                 memcmp(page, zeros, sizeof page) == 0)
                 continue;
-            m->resident[p / 64] |= UINT64_C(1) << (p % 64);
+            remote_set_bit(m->resident, p);
             m->resident_pages++;
         }
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import support
 from stat_support import StatCase
+from support import SANITIZED
 
 
 @unittest.skipIf(not Path("/proc/self/pagemap").exists(), "the kernel tells nothing of pages")
@@ -97,6 +99,21 @@ class TestSums(StatCase):
         self.assert_adds_up(stat)
         self.assertEqual(stat["huge"]["blocks"], 1)
         self.assertGreaterEqual(stat["huge"]["resident_bytes"], 5 << 20)
+
+    @unittest.skipIf(SANITIZED, "the sanitizer has terabytes of addresses itself")
+    def test_a_mapping_that_is_hardly_used(self) -> None:
+        """256 GiB, as databases map them: the command needs memory for what is in memory."""
+        source = "#include <sys/mman.h>\n#include <unistd.h>\nint main(void) { long size = 1L << 38; " \
+                 "char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);\n" \
+                 "for (long i = 0; i < size; i += size >> 6) p[i] = 1; write(1, \"x\", 1); pause(); return 0; }\n"
+        process = self.running(self.compile("sparse", source))
+        self.wait_for(process, b"x")
+        done = self.hakmem("stat", "--json", str(process.pid),
+                           preexec=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20)))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        stat = json.loads(done.stdout)
+        self.assert_adds_up(stat)
+        self.assertGreaterEqual(stat["not_ours"]["anonymous_bytes"], 64 * 4096)
 
     def test_compiler(self) -> None:
         program = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True)
