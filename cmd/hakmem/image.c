@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A core without names of files is searched whole, but for its largest mappings. */
+/* Larger mappings are not searched where there is no file's name (in a core), nor where that would
+ * bring all of them into the process's memory. */
 #define SEARCH_MOST_BYTES ((uint64_t)64 << 20)
 
 static const uint32_t image_sizes[HAK_ROOT_PARTS] = HAK_ROOT_SIZES;
@@ -66,17 +67,18 @@ static bool image_search(struct hak_image *image, const struct hak_mapping *m, b
 
 /* Of a library of ours first, of several the one that is malloc; then of other files, then of
  * memory without a file. */
-static bool image_is_in_round(const struct hak_mapping *m, unsigned round)
+static bool image_is_in_round(const struct hak_mapping *m, unsigned round, bool reads_all)
 {
     bool ours = hak_starts_with(hak_basename(m->name), "libhakmem");
     bool prefixed = hak_starts_with(hak_basename(m->name), "libhakmem-prefixed");
     bool file = m->name[0] == '/';
-    if (!m->writable || m->shared)
+    bool large = m->end - m->start > SEARCH_MOST_BYTES;
+    if (!m->writable || m->shared || (large && reads_all))
         return false;
     return round == 0   ? ours && !prefixed
            : round == 1 ? prefixed
            : round == 2 ? file && !ours
-                        : !file && m->end - m->start <= SEARCH_MOST_BYTES;
+                        : !file && !large;
 }
 
 static bool image_find(struct hak_image *image, enum image_match *best)
@@ -87,7 +89,7 @@ static bool image_find(struct hak_image *image, enum image_match *best)
     for (unsigned resident_only = r->is_core ? 0 : 1;; resident_only = 0) {
         for (unsigned round = 0; round < rounds; round++)
             for (size_t i = 0; i < r->count; i++)
-                if (image_is_in_round(&r->mappings[i], round) &&
+                if (image_is_in_round(&r->mappings[i], round, !r->is_core && resident_only == 0) &&
                     image_search(image, &r->mappings[i], resident_only, buffer, best))
                     return true;
         if (resident_only == 0 || *best != IMAGE_NONE)

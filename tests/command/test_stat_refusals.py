@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 import unittest
@@ -73,6 +74,20 @@ class TestRefusals(StatCase):
         self.addCleanup(process.kill)
         self.assert_says(1, rf"process {process.pid} \(sleep\) does not use hakmem\n.*hakmem run -- COMMAND",
                          str(process.pid))
+
+    def test_no_hakmem_and_a_large_file(self) -> None:
+        """Whoever looks for the library in a file's pages does not bring all of them into the process's memory."""
+        source = "#include <sys/mman.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(int argc, char **argv) { " \
+                 "int file = open(argv[1], O_RDWR | O_CREAT, 0600);\n" \
+                 "if (ftruncate(file, 512 << 20) < 0 || mmap(0, 512 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0) " \
+                 "== MAP_FAILED) return argc; write(1, \"x\", 1); pause(); return 0; }\n"
+        process = subprocess.Popen([self.compile("maps", source), self.folder / "large"], stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertEqual(os.read(process.stdout.fileno(), 1), b"x")
+        self.assert_says(1, "does not use hakmem", str(process.pid))
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        self.assertLess(int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)), 64 << 10)
 
     @support.needs_root
     def test_another_user(self) -> None:
