@@ -35,6 +35,7 @@ struct replay_allocator {
 struct replay {
     const char *trace_path;
     struct hak_trace trace;
+    size_t mapped_bytes; /* for it */
     const struct hak_plan *plan;
     unsigned rounds;
     uint64_t window;
@@ -241,16 +242,36 @@ static void replay_choose(struct replay *r)
 
 /* --- runs --- */
 
+/* What the file has now: the program that it is of may be running and write more, or another may
+ * begin to record into it. */
+static size_t replay_read(const struct replay *r, int fd, unsigned char *bytes, size_t size)
+{
+    size_t have = 0;
+    ssize_t n = 1;
+    while (n != 0 && have < size) {
+        n = read(fd, bytes + have, size - have);
+        if (n < 0)
+            hak_die(HAK_EXIT_FAILED, "replay: %s cannot be read: %s", r->trace_path,
+                    strerror(errno));
+        have += (size_t)n;
+    }
+    return have;
+}
+
 static void replay_open(struct replay *r)
 {
     char *refused = NULL;
     int fd = hak_open_regular(r->trace_path, &refused);
     if (fd < 0)
         hak_die(HAK_EXIT_FAILED, "replay: %s", refused);
-    size_t size = (size_t)lseek(fd, 0, SEEK_END);
-    void *bytes = mmap(NULL, size == 0 ? 1 : size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED)
-        hak_die(HAK_EXIT_FAILED, "replay: %s cannot be mapped: %s", r->trace_path, strerror(errno));
+    off_t end = lseek(fd, 0, SEEK_END);
+    r->mapped_bytes = end <= 0 ? 1 : (size_t)end;
+    void *bytes = mmap(NULL, r->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
+    if (bytes == MAP_FAILED || lseek(fd, 0, SEEK_SET) < 0)
+        hak_die(HAK_EXIT_FAILED, "replay: there is no memory for %s: %s", r->trace_path,
+                strerror(errno));
+    size_t size = replay_read(r, fd, bytes, r->mapped_bytes);
     (void)close(fd);
     const char *problem = hak_trace_from(&r->trace, bytes, size);
     if (problem != NULL)
@@ -264,7 +285,7 @@ static int replay_plan(struct replay *r)
     int fd = hak_plan_make(&r->trace, r->window, &problem);
     if (fd < 0)
         hak_die(HAK_EXIT_FAILED, "replay: %s: %s", r->trace_path, problem);
-    (void)munmap((void *)(uintptr_t)r->trace.bytes, r->trace.size);
+    (void)munmap((void *)(uintptr_t)r->trace.bytes, r->mapped_bytes);
     void *plan = mmap(NULL, sizeof *r->plan, PROT_READ, MAP_SHARED, fd, 0);
     if (plan == MAP_FAILED)
         hak_die(HAK_EXIT_FAILED, "replay: the plan cannot be mapped: %s", strerror(errno));

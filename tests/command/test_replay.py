@@ -519,6 +519,19 @@ class Malformed(ReplayCase):
             ends.add(status)
         self.assertGreater(len(ends), 1)
 
+    def test_a_file_that_gets_shorter_meanwhile(self) -> None:
+        """Another recording begins in it: what was read of it is repeated."""
+        path = self.folder / "shorter.trace"
+        path.write_bytes(self.record("kinds").read_bytes()[:HEADER_BYTES] + b"\x01\x01\x08" +
+                         b"\x04\x00\x01\x01\x00" * 4_000_000)
+        process = self.start("replay", "--rounds=1", "--only=libc", "--touch=none", path)
+        maps = Path(f"/proc/{process.pid}/maps")
+        while process.poll() is None and path.name not in maps.read_text(encoding="utf-8"):
+            pass
+        os.truncate(path, 0)
+        _, said = process.communicate()
+        self.assertEqual((process.returncode, said), (0, ""))
+
     def test_not_a_file(self) -> None:
         self.refused(125, "replay: /nowhere cannot be read", "replay", "--only=libc", "/nowhere")
         self.refused(125, "replay: /tmp is not a regular file", "replay", "--only=libc", "/tmp")
