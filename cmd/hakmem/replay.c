@@ -266,8 +266,8 @@ static void replay_open(struct replay *r)
         hak_die(HAK_EXIT_FAILED, "replay: %s", refused);
     off_t end = lseek(fd, 0, SEEK_END);
     r->mapped_bytes = end <= 0 ? 1 : (size_t)end;
-    void *bytes = mmap(NULL, r->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                       -1, 0);
+    void *bytes =
+        mmap(NULL, r->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED || lseek(fd, 0, SEEK_SET) < 0)
         hak_die(HAK_EXIT_FAILED, "replay: there is no memory for %s: %s", r->trace_path,
                 strerror(errno));

@@ -539,13 +539,22 @@ void *hak_heap_realloc_from(void *p, size_t have, size_t bytes, uintptr_t site)
     return q;
 }
 
+/* Of a large or huge block only the first slot is known as one. */
+static bool route_is_in_large(size_t slot, const void *p)
+{
+    size_t end = hak_space_high_water() * HAK_SLOTS;
+    while (slot > 0 && slot < end && hak_load_relaxed(hak_map_entry(slot)) == 0)
+        slot--;
+    uint32_t kind = hak_load_relaxed(hak_map_entry(slot)) & HAK_KIND_MASK;
+    return (kind == HAK_KIND_LARGE || kind == HAK_KIND_HUGE) && hak_large_reaches(slot, kind, p);
+}
+
 const char *hak_heap_why_not(const void *p)
 {
     size_t slot = hak_slot_of(p);
     if (slot >= hak_load_relaxed(&hak_space.slots))
         return "not from this allocator";
-    uint32_t kind = hak_load_relaxed(hak_map_entry(slot)) & HAK_KIND_MASK;
-    if (kind == HAK_KIND_LARGE || kind == HAK_KIND_HUGE)
+    if (route_is_in_large(slot, p))
         return "points into a large block, not at its beginning";
     return "no block is there: freed before, or never allocated";
 }

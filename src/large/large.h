@@ -64,6 +64,8 @@ struct hak_note *hak_large_note(const void *p, uint32_t entry);
 bool hak_large_free(void *p, uint32_t entry);
 /* What may be written from p on; 0 when p is not the beginning of the block. */
 size_t hak_large_usable_bytes(const void *p, uint32_t entry);
+/* The block that begins in this slot reaches as far as p. For messages. */
+bool hak_large_reaches(size_t slot, uint32_t kind, const void *p);
 
 /* Resizes without copying: in place, or by moving pages. NULL: not possible so; nothing was
  * changed. new_bytes > HAK_SMALL_MAX. */

@@ -296,6 +296,15 @@ bool hak_large_is_left(const void *p, size_t have, size_t bytes)
            hak_large_is_in_memory(p, bytes);
 }
 
+bool hak_large_reaches(size_t slot, uint32_t kind, const void *p)
+{
+    size_t superslab = slot / HAK_SLOTS;
+    size_t bytes = kind == HAK_KIND_HUGE
+                       ? hak_huge_usable_bytes(superslab) + hak_huge_colour(superslab)
+                       : hak_slab_record(slot)->large_bytes;
+    return (size_t)((const char *)p - hak_slot_address(slot)) < bytes;
+}
+
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)
 {
     if (new_bytes > HAK_HUGE_MAX)

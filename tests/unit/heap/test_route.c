@@ -472,9 +472,16 @@ static void why_not_tells_the_cases_apart(void **state)
     int local;
     char *large = allocate(300 * KIB);
     assert_non_null(strstr(hak_heap_why_not(&local), "not from this allocator"));
+    char *huge = allocate(5 * MIB);
     assert_non_null(strstr(hak_heap_why_not(large + 16), "into a large block"));
+    assert_non_null(strstr(hak_heap_why_not(large + 300 * KIB - 1), "into a large block"));
+    assert_non_null(strstr(hak_heap_why_not(huge + 5 * MIB - 1), "into a large block"));
+    assert_non_null(strstr(hak_heap_why_not(huge + 7 * MIB), "no block is there"));
     release(large);
+    release(huge);
     assert_non_null(strstr(hak_heap_why_not(large), "no block is there"));
+    assert_non_null(strstr(hak_heap_why_not(large + 200 * KIB), "no block is there"));
+    assert_non_null(strstr(hak_heap_why_not(huge + 3 * MIB), "no block is there"));
 }
 
 static void call_usable(void *p)
