@@ -214,28 +214,38 @@ static unsigned ask_seconds(const char *text)
     return (unsigned)seconds;
 }
 
+/* Those before the number of the process; returns how many words they are. */
+static int ask_read_options(int argc, char **argv, unsigned *seconds, bool *help)
+{
+    static const char *const options[] = {"--wait", "--help"};
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            *help = true;
+        else if (hak_starts_with(argv[i], "--wait="))
+            *seconds = ask_seconds(argv[i] + strlen("--wait="));
+        else if (strcmp(argv[i], "--wait") == 0)
+            *seconds = ask_seconds(i + 1 < argc ? argv[++i] : "");
+        else
+            hak_takeover_unknown_option(HAK_EXIT_USAGE, "ask", argv[i], options, 2);
+    }
+    return i - 1;
+}
+
 int hak_ask(int argc, char **argv)
 {
     struct hak_remote remote;
     struct hak_image image;
     struct hak_obstacle obstacle = {0};
     unsigned seconds = WAIT_SECONDS;
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    bool help = false;
+    int options = ask_read_options(argc, argv, &seconds, &help);
+    if (help) {
         hak_ask_help();
         return EXIT_SUCCESS;
     }
-    if (argc > 1 && hak_starts_with(argv[1], "--wait=")) {
-        seconds = ask_seconds(argv[1] + strlen("--wait="));
-        argc--;
-        argv++;
-    } else if (argc > 2 && strcmp(argv[1], "--wait") == 0) {
-        seconds = ask_seconds(argv[2]);
-        argc -= 2;
-        argv += 2;
-    }
-    static const char *const options[] = {"--wait", "--help"};
-    if (argc > 1 && argv[1][0] == '-')
-        hak_takeover_unknown_option(HAK_EXIT_USAGE, "ask", argv[1], options, 2);
+    argc -= options;
+    argv += options;
     pid_t pid = argc < 2 ? 0 : hak_parse_pid(argv[1]);
     if (argc < 2)
         hak_die(HAK_EXIT_USAGE, "ask: the number of a process is wanted; see 'hakmem ask --help'");

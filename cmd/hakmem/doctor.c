@@ -195,9 +195,11 @@ static void doctor_parse(struct doctor_options *o, struct hak_doctor *d, int arg
     int i = 1;
     while (i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0)
         i += doctor_parse_option(o, argv[i], argv[i + 1]);
+    if (o->help)
+        return;
     if (i < argc && strcmp(argv[i], "--") == 0) {
         o->command = argv + i + 1;
-        if (o->command[0] == NULL && !o->help)
+        if (o->command[0] == NULL)
             hak_die(HAK_EXIT_USAGE, "doctor: no command given; for example: hakmem doctor -- ls");
         return;
     }

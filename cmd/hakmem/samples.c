@@ -88,7 +88,7 @@ int hak_samples(int argc, char **argv)
     struct hak_remote remote;
     struct hak_image image;
     struct hak_obstacle obstacle = {0};
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         hak_samples_help();
         return EXIT_SUCCESS;
     }

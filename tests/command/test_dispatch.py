@@ -39,6 +39,13 @@ class TestDispatch(CommandCase):
         self.assertRegex(self.hakmem("help", "version").stdout, "^Usage: hakmem version")
         self.assertRegex(self.hakmem("version", "--help").stdout, "^Usage: hakmem version")
 
+    def test_help_among_other_words(self) -> None:
+        for words in (("ask", "--wait", "3", "--help"), ("ask", "--help", "1"), ("samples", "--help", "1"),
+                      ("doctor", "--help", "ls"), ("stat", "--help", "1"), ("explain", "--help", "1")):
+            done = self.hakmem(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+            self.assertRegex(done.stdout, f"^Usage: hakmem {words[0]} ")
+
     def test_version(self) -> None:
         for word in ("--version", "-V", "version"):
             done = self.hakmem(word)

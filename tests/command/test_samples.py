@@ -203,6 +203,7 @@ class TestAsk(SamplesCase):
         process = self.running(self.compile("round", ROUND), "48", "wait")
         self.assertRegex(self.ask(process, "dump", status=1), "it has never sampled its heap")
         for words, message in (((), "the number of a process"), (("--wait=x", "1"), "whole seconds"),
+                               (("--wait",), "whole seconds"),
                                (("x1",), "'x1' is not the number of a process"), (("--wat", "1"), "did you mean '--wait'"),
                                (("1", "prof", "begin"), r"start \[BYTES\], stop or dump is wanted, not 'begin'"),
                                (("1", "prof", "stop", "5"), "not 'stop 5'"),
