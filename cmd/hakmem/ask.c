@@ -13,7 +13,6 @@
 
 #include "image.h"
 #include "policy/policy.h"
-#include "takeover.h"
 #include "telemetry/prof.h"
 #include "util.h"
 
@@ -227,7 +226,7 @@ static int ask_read_options(int argc, char **argv, unsigned *seconds, bool *help
         else if (strcmp(argv[i], "--wait") == 0)
             *seconds = ask_seconds(i + 1 < argc ? argv[++i] : "");
         else
-            hak_takeover_unknown_option(HAK_EXIT_USAGE, "ask", argv[i], options, 2);
+            hak_unknown_option(HAK_EXIT_USAGE, "ask", argv[i], options, 2);
     }
     return i - 1;
 }

@@ -180,12 +180,8 @@ static int doctor_parse_option(struct doctor_options *o, const char *option, con
         o->root = next;
         return 2;
     } else {
-        const char *nearest = hak_nearest(option, doctor_option_names,
-                                          sizeof doctor_option_names / sizeof *doctor_option_names);
-        if (nearest != NULL)
-            hak_die(HAK_EXIT_USAGE, "doctor: unknown option '%s'; did you mean '%s'?", option,
-                    nearest);
-        hak_die(HAK_EXIT_USAGE, "doctor: unknown option '%s'; see 'hakmem doctor --help'", option);
+        hak_unknown_option(HAK_EXIT_USAGE, "doctor", option, doctor_option_names,
+                           sizeof doctor_option_names / sizeof *doctor_option_names);
     }
     return 1;
 }

@@ -57,6 +57,7 @@ static bool explain_read(struct hak_explanation *e, const char *what, struct hak
 
 int hak_explain(int argc, char **argv)
 {
+    static const char *const options[] = {"--json", "--help"};
     struct hak_explanation e = {0};
     struct hak_obstacle obstacle = {0};
     bool json = false;
@@ -68,8 +69,7 @@ int hak_explain(int argc, char **argv)
             hak_explain_help();
             return EXIT_SUCCESS;
         } else {
-            hak_die(HAK_EXIT_USAGE, "explain: unknown option '%s'; see 'hakmem explain --help'",
-                    argv[i]);
+            hak_unknown_option(HAK_EXIT_USAGE, "explain", argv[i], options, 2);
         }
     }
     if (i + 1 != argc)

@@ -57,8 +57,8 @@ static int record_parse_option(struct record *record, const char *option, const 
         record->output = next == NULL ? "" : next;
         return 2;
     } else {
-        hak_takeover_unknown_option(HAK_EXIT_FAILED, "record", option, record_options,
-                                    sizeof record_options / sizeof *record_options);
+        hak_unknown_option(HAK_EXIT_FAILED, "record", option, record_options,
+                           sizeof record_options / sizeof *record_options);
     }
     return 1;
 }

@@ -167,7 +167,7 @@ static int replay_parse_option(struct replay *r, const char *option, const char 
             return 2;
         }
     }
-    hak_takeover_unknown_option(HAK_EXIT_USAGE, "replay", option, replay_options, count);
+    hak_unknown_option(HAK_EXIT_USAGE, "replay", option, replay_options, count);
 }
 
 static void replay_parse(struct replay *r, int argc, char **argv)

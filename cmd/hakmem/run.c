@@ -63,8 +63,8 @@ static int run_parse_option(struct run *run, const char *option, const char *nex
         run->library = next == NULL ? "" : next;
         return 2;
     } else {
-        hak_takeover_unknown_option(HAK_EXIT_FAILED, "run", option, run_options,
-                                    sizeof run_options / sizeof *run_options);
+        hak_unknown_option(HAK_EXIT_FAILED, "run", option, run_options,
+                           sizeof run_options / sizeof *run_options);
     }
     return 1;
 }

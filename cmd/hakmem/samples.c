@@ -6,7 +6,6 @@
 #include "samples.h"
 
 #include "image.h"
-#include "takeover.h"
 #include "telemetry/prof.h"
 #include "util.h"
 
@@ -94,7 +93,7 @@ int hak_samples(int argc, char **argv)
     }
     static const char *const options[] = {"--help"};
     if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0')
-        hak_takeover_unknown_option(HAK_EXIT_USAGE, "samples", argv[1], options, 1);
+        hak_unknown_option(HAK_EXIT_USAGE, "samples", argv[1], options, 1);
     if (argc != 2)
         hak_die(HAK_EXIT_USAGE, "samples: one process or core file is wanted");
     pid_t pid = hak_parse_pid(argv[1]);

@@ -66,15 +66,6 @@ static const char *const stat_option_names[] = {"--json",    "--openmetrics", "-
                                                 "--samples", "--output",      "--peak",
                                                 "--watch",   "--help"};
 
-static _Noreturn void stat_unknown_option(const char *option)
-{
-    const char *nearest = hak_nearest(option, stat_option_names,
-                                      sizeof stat_option_names / sizeof *stat_option_names);
-    if (nearest != NULL)
-        hak_die(HAK_EXIT_USAGE, "stat: unknown option '%s'; did you mean '%s'?", option, nearest);
-    hak_die(HAK_EXIT_USAGE, "stat: unknown option '%s'; see 'hakmem stat --help'", option);
-}
-
 static unsigned stat_parse_seconds(const char *text)
 {
     char *end;
@@ -108,7 +99,8 @@ static void stat_parse_option(struct stat_options *o, const char *option)
     } else if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0) {
         o->help = true;
     } else {
-        stat_unknown_option(option);
+        hak_unknown_option(HAK_EXIT_USAGE, "stat", option, stat_option_names,
+                           sizeof stat_option_names / sizeof *stat_option_names);
     }
 }
 

@@ -11,15 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-_Noreturn void hak_takeover_unknown_option(int status, const char *command, const char *option,
-                                           const char *const *options, size_t count)
-{
-    const char *nearest = hak_nearest(option, options, count);
-    if (nearest != NULL)
-        hak_die(status, "%s: unknown option '%s'; did you mean '%s'?", command, option, nearest);
-    hak_die(status, "%s: unknown option '%s'; see 'hakmem %s --help'", command, option, command);
-}
-
 static char *takeover_find_command(const char *name)
 {
     char *path = hak_find_program(name, hak_find_search_path());

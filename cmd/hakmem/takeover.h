@@ -37,6 +37,3 @@ void hak_takeover_free(struct hak_takeover *takeover);
 void hak_takeover_find_library(struct hak_library *library, const char *given, const char *name);
 /* Sets a variable of the environment, or ends the command. */
 void hak_takeover_set(const char *name, const char *value);
-/* Ends the command with the status: the option is not among those of `command` ("run"). */
-_Noreturn void hak_takeover_unknown_option(int status, const char *command, const char *option,
-                                           const char *const *options, size_t count);

@@ -126,7 +126,8 @@ unsigned hak_edit_distance(const char *a, const char *b)
     return cost[rows][columns];
 }
 
-const char *hak_nearest(const char *text, const char *const *names, size_t count)
+/* Of these names the one that `text` may have been meant to be; NULL: none. */
+static const char *util_nearest(const char *text, const char *const *names, size_t count)
 {
     const char *nearest = NULL;
     unsigned best = 3;
@@ -138,6 +139,15 @@ const char *hak_nearest(const char *text, const char *const *names, size_t count
         }
     }
     return nearest;
+}
+
+_Noreturn void hak_unknown_option(int status, const char *command, const char *option,
+                                  const char *const *options, size_t count)
+{
+    const char *nearest = util_nearest(option, options, count);
+    if (nearest != NULL)
+        hak_die(status, "%s: unknown option '%s'; did you mean '%s'?", command, option, nearest);
+    hak_die(status, "%s: unknown option '%s'; see 'hakmem %s --help'", command, option, command);
 }
 
 int hak_parse_pid(const char *text)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * The hakmem command: messages, text and the exit statuses. Every file of the command may call it;
- * it knows nothing of allocators, ELF files or options. */
+ * it knows nothing of allocators or ELF files. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,8 +40,9 @@ bool hak_starts_with(const char *text, const char *prefix);
  * are "far". */
 unsigned hak_edit_distance(const char *a, const char *b);
 
-/* The one of the names that was probably meant; NULL: none is near. */
-const char *hak_nearest(const char *text, const char *const *names, size_t count);
+/* Ends the command with the status: the option is not among those of `command` ("run"). */
+_Noreturn void hak_unknown_option(int status, const char *command, const char *option,
+                                  const char *const *options, size_t count);
 
 /* The number of a process, of decimal digits only; 0: it is none. */
 int hak_parse_pid(const char *text);
