@@ -421,6 +421,7 @@ static void replay_print(const struct replay *r)
 {
     const struct hak_plan *plan = r->plan;
     uint64_t calls = plan->allocations + plan->frees + plan->reallocs;
+    calls = calls == 0 ? 1 : calls;
     uint64_t live = plan->most_live_bytes == 0 ? 1 : plan->most_live_bytes;
     replay_print_trace(r);
     (void)printf("%-12s %10s %8s %10s %6s %10s %10s %12s\n", "allocator", "time", "ns/call",

@@ -519,6 +519,14 @@ class Malformed(ReplayCase):
             ends.add(status)
         self.assertGreater(len(ends), 1)
 
+    def test_a_trace_without_a_call_that_is_known(self) -> None:
+        """It has the release of a block from before it alone: figures, and not "inf"."""
+        path = self.folder / "one.trace"
+        path.write_bytes(self.record("kinds").read_bytes()[:HEADER_BYTES] + b"\x04\x08")
+        done = self.hakmem("replay", "--rounds=1", "--only=libc", path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertNotRegex(done.stdout, "inf|nan")
+
     def test_a_file_that_gets_shorter_meanwhile(self) -> None:
         """Another recording begins in it: what was read of it is repeated."""
         path = self.folder / "shorter.trace"
