@@ -56,11 +56,13 @@ static void walk_heaps(struct walk *w)
 
 /* --- superslabs and slots --- */
 
+#define WALK_MOST_SUPERSLABS ((size_t)1 << 21) /* the window has 4 TiB at most */
+
 static bool walk_read_arrays(struct walk *w)
 {
     const struct hak_image *image = w->image;
     size_t n = hak_load_relaxed(&image->window.high_water);
-    if (n > image->window.superslabs ||
+    if (n > WALK_MOST_SUPERSLABS || n > image->window.superslabs ||
         n * HAK_SLOTS * sizeof(uint32_t) > image->window.areas[AREA_MAP].mapped_bytes)
         return false;
     size_t groups = n / 64 + 1;

@@ -18,6 +18,7 @@ from support import SANITIZED
 MAGIC = b"\x7fhakmem root\r\n\x1a\x01\xd1\xc6\xa3\x5e\x90\xf4\x2b\x88\xbe\x17\x63\xfa\x09\xcd\x72\x40"
 # As src/telemetry/root.h has them.
 ROOT_SIZES, ROOT_ADDRESSES, ROOT_PARTS = 52, 136, 20
+PARTS = {0: "space", 1: "window", 2: "meta", 3: "failures", 5: "pool", 6: "large", 7: "registry"}
 META, TABLES, REGISTRY = 2, 4, 7
 PT_LOAD = 1
 # As src/slab/classes.h has them: the classes are at the end of the tables.
@@ -123,6 +124,14 @@ class TestCores(StatCase):
             for many in (2**32 - 2, 2**32 - 3):
                 with self.subTest(at=at, many=many):
                     self.assertEqual([done.returncode for done in self.read((at, struct.pack("<I", many)))], [0, 0])
+
+    def test_whole_records(self) -> None:
+        """Nothing in them is what it was: it is said that they do not fit, or what does is told; there is memory for it."""
+        for part, name in PARTS.items():
+            for byte in (b"\0", b"\x01", b"\xff"):
+                with self.subTest(part=name, byte=byte):
+                    for done in self.read((self.core.part(part), byte * self.core.sizes[part])):
+                        self.assertIn(done.returncode, (0, 1), done.stderr)
 
     def test_memory_at_the_end_of_all_addresses(self) -> None:
         """A mapping up to the last byte but one, of which the records say that it is theirs."""
