@@ -50,6 +50,7 @@ from hakmem_tools.bench.session import (
     measure,
     out,
     output_folder,
+    print_line,
 )
 from hakmem_tools.common import cli, files
 from hakmem_tools.common.errors import USAGE
@@ -232,7 +233,7 @@ def report(
         table.show(result, out())
     elif markdown:
         for line in docs.pairs_part(summary.rows_of(result), against):
-            out().print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(line)
     else:
         out().print(table.pairs_table(summary.rows_of(result), against))
     if page is not None:
@@ -244,7 +245,7 @@ def make_docs(result_path: CommittedResult, folder: DocsFolder = None) -> None:
     """Writes docs/benchmarks.md and its pictures from a result file."""
     target = folder or docs_folder()
     for path in docs.write(summary.read_result(result_path), result_path, target):
-        out().print(str(path), markup=False, highlight=False, soft_wrap=True)
+        print_line(str(path))
 
 
 def main() -> None:

@@ -44,10 +44,9 @@ from hakmem_tools.bench.session import (
     docs_folder,
     err,
     failed_here,
-    interruptible,
     measure_and_show,
-    out,
-    output_folder,
+    print_line,
+    run_and_show,
     save,
     whole_plan,
 )
@@ -77,7 +76,7 @@ def write_page(
     if not found(result):
         raise BenchError(f"{result_path} is no result of `hakmem bench {command}`")
     written = write(result, result_path, folder or docs_folder())
-    out().print(str(written), markup=False, highlight=False, soft_wrap=True)
+    print_line(str(written))
 
 
 def beside_ours(
@@ -121,15 +120,12 @@ def learn(
         seconds=timeout,
         pairs=pairs,
     )
-    folder = output_folder(output, where.results)
-    with interruptible(folder):
-        result = learning.run(
-            plan,
-            functools.partial(err().print, highlight=False, markup=False),
-            functools.partial(save, folder=folder),
-        )
-    learning_text.show(result, out())
-    out().print(f"{folder}/result.json, {result['seconds']:.0f} s", markup=False, soft_wrap=True)
+    said = functools.partial(err().print, highlight=False, markup=False)
+
+    def run(folder: Path) -> Result:
+        return learning.run(plan, said, functools.partial(save, folder=folder))
+
+    result = run_and_show(where, output, run, learning_text.show)
     if any(w["problem"] for w in result["workloads"] if not w["skipped"]):
         raise typer.Exit(1)
 
@@ -148,7 +144,7 @@ def make_learn_docs(
     notes = target / "results" / "learning-notes.md"
     page = target / "learning-evaluation.md"
     written = learning_text.write(learning.joined(results), notes, page)
-    out().print(str(written), markup=False, highlight=False, soft_wrap=True)
+    print_line(str(written))
 
 
 @app.command("bounds")

@@ -29,6 +29,11 @@ def out() -> Console:
     return Console(width=cli.width(100) if sys.stdout.isatty() else 200)
 
 
+def print_line(line: str) -> None:
+    """A line of text as it is: a path, or part of a document."""
+    out().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 @functools.cache
 def err() -> Console:
     """Standard error."""
@@ -144,16 +149,26 @@ def whole_plan(
     )
 
 
-def measure_and_show(
-    plan: Plan, output: Path | None, show: Callable[[Result, Console], None]
+def run_and_show(
+    where: places.Places,
+    output: Path | None,
+    run: Callable[[Path], Result],
+    show: Callable[[Result, Console], None],
 ) -> Result:
-    """Runs a plan, shows what came out, and says where it is."""
-    folder = output_folder(output, plan.places.results)
+    """Runs what measures into a folder, shows what came out, and says where it is."""
+    folder = output_folder(output, where.results)
     with interruptible(folder):
-        result = measure(plan, folder)
+        result = run(folder)
     show(result, out())
     out().print(f"{folder}/result.json, {result['seconds']:.0f} s", markup=False, soft_wrap=True)
     return result
+
+
+def measure_and_show(
+    plan: Plan, output: Path | None, show: Callable[[Result, Console], None]
+) -> Result:
+    """The same for a plan."""
+    return run_and_show(plan.places, output, functools.partial(measure, plan), show)
 
 
 def failed_here(result: Result, extra: list[str]) -> bool:
