@@ -4,8 +4,9 @@
     run_tests.py all|quick|lint
 
 One line a step on the terminal; everything else goes to build/logs. A step that fails shows the end of its log and the
-rest goes on, except what needs it. The last line is `N passed, N failed`: tests of ctest, and steps without tests of
-their own (a build, a checker) as one each. The exit status is 0 only if nothing failed and something passed.
+rest goes on, except what needs it. What failed is said again at the end, in a few lines each. The last line is
+`N passed, N failed`: tests of ctest, and steps without tests of their own (a build, a checker) as one each. The exit
+status is 0 only if nothing failed and something passed.
 
 SPDX-License-Identifier: Apache-2.0 OR MIT
 """
@@ -19,14 +20,15 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 VARIANTS = ("release", "debug", "asan", "tsan")
 TAIL_LINES = 60
-FAILED_LINE = re.compile(r"\b(error|fail(s|ed|ure)?|hangs?|assert|abort|invalid)\b", re.I)
+AGAIN_LINES = 10
+FAILED_LINE = re.compile(r"error\b|\b(fail(s|ed|ure)?|hangs?|abort|invalid)\b|\bassert", re.I)
 MESSAGE = re.compile(r"\b(error|warning)\b.*:|: undefined reference|^not formatted|CMake Error|^In .* line \d")
 JOBS = str(min(4, os.cpu_count() or 1))
 
@@ -38,12 +40,14 @@ class Totals:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    problems: list[str] = field(default_factory=list)
 
     def add(self, other: "Totals") -> None:
         """Adds the counts of another run."""
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.problems += other.problems
 
     def __str__(self) -> str:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -55,13 +59,23 @@ def say(text: str, end: str = "\n") -> None:
     print(text, end=end, flush=True)
 
 
-def show_log(log: Path, messages_only: bool = False) -> None:
+def log_lines(log: Path, messages_only: bool = False) -> list[str]:
     """The end of a log, or of the compilers' and checkers' messages in it where there are any."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if messages_only:
         lines = list(dict.fromkeys(line for line in lines if MESSAGE.search(line))) or lines
-    say("\n".join(f"    {line}" for line in lines[-TAIL_LINES:]))
+    return lines[-TAIL_LINES:]
+
+
+def show_log(log: Path, messages_only: bool = False) -> None:
+    """Prints that end, and where the rest is."""
+    say("\n".join(f"    {line}" for line in log_lines(log, messages_only)))
     say(f"    all of it: {log.relative_to(ROOT)}")
+
+
+def problem(name: str, lines: list[str]) -> str:
+    """A failure as it is said again at the end."""
+    return "\n".join([f"failed: {name}", *(f"    {line}" for line in lines[-AGAIN_LINES:])])
 
 
 def execute(what: str, log_name: str, command: list[str]) -> tuple[int, Path]:
@@ -81,8 +95,8 @@ def execute(what: str, log_name: str, command: list[str]) -> tuple[int, Path]:
             return 127, log
 
 
-def step(what: str, log_name: str, command: list[str]) -> bool:
-    """A command that passes or fails as a whole."""
+def step(totals: Totals, what: str, log_name: str, command: list[str]) -> bool:
+    """A command that passes or fails as a whole; only that it failed is counted."""
     begin = time.monotonic()
     status, log = execute(what, log_name, command)
     if status == 0:
@@ -90,13 +104,14 @@ def step(what: str, log_name: str, command: list[str]) -> bool:
         return True
     say(f"failed (status {status})")
     show_log(log, messages_only=True)
+    totals.add(Totals(failed=1, problems=[problem(what, log_lines(log, messages_only=True))]))
     return False
 
 
 def counted_step(totals: Totals, what: str, log_name: str, command: list[str]) -> bool:
     """The same, counted as one test."""
-    passed = step(what, log_name, command)
-    totals.add(Totals(passed=1) if passed else Totals(failed=1))
+    passed = step(totals, what, log_name, command)
+    totals.add(Totals(passed=int(passed)))
     return passed
 
 
@@ -108,15 +123,19 @@ def read_junit(path: Path) -> Totals:
     return Totals(count["tests"] - count["failures"] - skipped, count["failures"], skipped)
 
 
-def show_failed_tests(junit: Path) -> None:
-    """What the failed tests printed themselves: of each the lines that say what went wrong, else the last ones."""
+def show_failed_tests(preset: str, junit: Path) -> list[str]:
+    """What the failed tests printed themselves: of each the lines that say what went wrong, else the last ones.
+    Returns what is said again."""
     cases = ElementTree.parse(junit).getroot().iter("testcase") if junit.exists() else ()
+    problems = []
     for case in cases:
         if case.get("status") != "fail":
             continue
         lines = case.findtext("system-out", "").rstrip().splitlines()
         messages = [line for line in lines if FAILED_LINE.search(line)] or lines
         say("\n".join(f"    {case.get('name')}: {line}" for line in messages[-TAIL_LINES:]))
+        problems.append(problem(f"{preset}: {case.get('name')}", messages))
+    return problems
 
 
 def ctest(totals: Totals, preset: str, what: str, log_name: str, *arguments: str) -> None:
@@ -133,7 +152,7 @@ def ctest(totals: Totals, preset: str, what: str, log_name: str, *arguments: str
     say(f"{result} ({time.monotonic() - begin:.0f} s)")
     totals.add(result)
     if result.failed:
-        show_failed_tests(junit)
+        totals.problems += show_failed_tests(preset, junit) or [problem(what, log_lines(log))]
         show_log(log)
 
 
@@ -141,8 +160,7 @@ def build(totals: Totals, preset: str, require_tools: bool = True) -> bool:
     """Configures and builds a preset, counted as one test."""
     required = "ON" if require_tools else "OFF"
     configure = ["cmake", "--preset", preset, f"-DHAKMEM_REQUIRE_TEST_TOOLS={required}"]
-    if not step(f"{preset}: configure", f"configure-{preset}", configure):
-        totals.add(Totals(failed=1))
+    if not step(totals, f"{preset}: configure", f"configure-{preset}", configure):
         return False
     return counted_step(totals, f"{preset}: build", f"build-{preset}",
                         ["cmake", "--build", "--preset", preset, "--", "-k", "0"])
@@ -189,11 +207,9 @@ def lint(totals: Totals) -> None:
     counted_step(totals, "format", "format", ["tools/format.sh", "--check"])
     counted_step(totals, "shellcheck", "shellcheck", ["shellcheck", "--external-sources", *shell_scripts()])
     # Each time, so that files are seen which are newer than the last build by clang.
-    if step("clang: configure", "configure-clang", ["cmake", "--preset", "clang"]):
+    if step(totals, "clang: configure", "configure-clang", ["cmake", "--preset", "clang"]):
         counted_step(totals, "clang-tidy", "clang-tidy",
                      ["run-clang-tidy-19", "-quiet", "-p", str(tidy_commands()), "-j", JOBS])
-    else:
-        totals.add(Totals(failed=1))
 
 
 def run_clang(totals: Totals) -> None:
@@ -254,6 +270,8 @@ def main() -> int:
         sys.exit("cmake not found. tools/setup-test.sh installs it.")
     totals = Totals()
     {"all": run_all, "quick": run_quick, "lint": lint}[arguments.what](totals)
+    for text in totals.problems:
+        say(text)
     say(str(totals))
     return 0 if totals.failed == 0 and totals.passed > 0 else 1
 
