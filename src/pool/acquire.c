@@ -282,14 +282,20 @@ static bool pool_try_hint(unsigned count, unsigned align, unsigned label, size_t
 
 /* A child of a fork, whose pool is as large as its parent's was, may need little more than it has,
  * as one that serves a request does: each that came to a superslab would hold all of that. So what
- * it takes first has small pages. */
+ * it takes first has small pages: until it has grown by a superslab since it had least. */
 #define CHILD_FIRST_SLOTS HAK_SLOTS
 static bool pool_is_a_young_child(void)
 {
-    size_t inherited = hak_load_relaxed(&hak_pool.inherited_slots);
-    return inherited != 0 &&
-           hak_load_relaxed(&hak_pool.in_use_now) < inherited + CHILD_FIRST_SLOTS &&
-           !hak_pool_is_huge_early();
+    size_t least = hak_load_relaxed(&hak_pool.child_least_slots);
+    if (least == 0 || hak_pool_is_huge_early())
+        return false;
+    size_t in_use = hak_load_relaxed(&hak_pool.in_use_now);
+    bool is_young = in_use < least + CHILD_FIRST_SLOTS;
+    if (!is_young)
+        hak_store_relaxed(&hak_pool.child_least_slots, 0u);
+    else if (in_use < least)
+        hak_store_relaxed(&hak_pool.child_least_slots, in_use);
+    return is_young;
 }
 
 /* A slot of a superslab is acquired: with the first one huge pages are asked for, or small ones,

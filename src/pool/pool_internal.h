@@ -27,12 +27,12 @@ struct pool {
     _Atomic(uint64_t) grown_ns;  /* and when that was; both written under grow_lock */
     _Atomic(size_t) limit_superslabs;
     _Atomic(size_t) retired_now;
-    _Atomic(size_t) mapped_now;      /* superslabs, wholly or in part, huge blocks' too */
-    _Atomic(size_t) whole_now;       /* those of huge blocks */
-    _Atomic(size_t) empty_now;       /* EMPTY slots of superslabs that are not retired */
-    _Atomic(size_t) in_use_now;      /* the sum of in_use: each release asks for it */
-    _Atomic(size_t) inherited_slots; /* in_use_now when this process was forked, or 0 */
-    _Atomic(size_t) waiting_now;     /* of those, about; may be less than 0 for a moment */
+    _Atomic(size_t) mapped_now;        /* superslabs, wholly or in part, huge blocks' too */
+    _Atomic(size_t) whole_now;         /* those of huge blocks */
+    _Atomic(size_t) empty_now;         /* EMPTY slots of superslabs that are not retired */
+    _Atomic(size_t) in_use_now;        /* the sum of in_use: each release asks for it */
+    _Atomic(size_t) child_least_slots; /* of a forked process that has not grown: see acquire.c */
+    _Atomic(size_t) waiting_now;       /* of those, about; may be less than 0 for a moment */
     struct pool_level levels[POOL_LEVELS];
     _Atomic(size_t) most_in_use_slots; /* since something last grew old */
     _Atomic(uint64_t) evicted_ns;      /* the last time; 0: nothing went that could be missed */

@@ -365,7 +365,7 @@ void hak_pool_fork_child(void)
     if (hak_lock_recover(&hak_pool.grow_lock))
         hak_pool.partial = 0;
     hak_lock_recover(&hak_pool.leave_lock);
-    hak_store_relaxed(&hak_pool.inherited_slots, hak_load_relaxed(&hak_pool.in_use_now));
+    hak_store_relaxed(&hak_pool.child_least_slots, hak_load_relaxed(&hak_pool.in_use_now));
     size_t retired = 0; /* other threads may have been about to count */
     for (size_t g = 0; g * 64 < hak_space_high_water(); g++)
         retired += hak_popcount64(hak_load_relaxed(&hak_space_groups()[g].retired));

@@ -64,6 +64,30 @@ static void a_child_of_a_fork_gets_them_once_it_has_grown(void **state)
     assert_int_equal(stats().huge_asked_total, asked + 1);
 }
 
+static void release_superslab(size_t superslab)
+{
+    for (unsigned i = 0; i < HAK_SLOTS; i++)
+        release(superslab * HAK_SLOTS + i, 1, DENSE);
+}
+
+static void a_child_that_gives_back_and_grows_again_gets_them_too(void **state)
+{
+    (void)state;
+    start();
+    huge_pages_from(4 * HAK_SUPERSLAB_BYTES);
+    size_t filled[24];
+    for (unsigned i = 0; i < 24; i++)
+        filled[i] = fill_superslabs(1) / HAK_SLOTS;
+    hak_pool_fork_child();
+    for (unsigned i = 8; i < 16; i++)
+        release_superslab(filled[i]);
+    hak_pool_trim();
+    uint64_t asked = stats().huge_asked_total;
+    fill_superslabs(1);
+    assert_int_equal(stats().huge_asked_total, asked);
+    assert_true(has_huge_pages(fill_superslabs(1)));
+}
+
 static void but_none_any_more_after_one_that_was_dear(void **state)
 {
     (void)state;
@@ -236,6 +260,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_will_be_used_up_gets_huge_pages_in_a_large_pool),
     cmocka_unit_test(a_pool_that_is_not_large_gets_them_while_it_grows_quickly),
     cmocka_unit_test(a_child_of_a_fork_gets_them_once_it_has_grown),
+    cmocka_unit_test(a_child_that_gives_back_and_grows_again_gets_them_too),
     cmocka_unit_test(but_none_any_more_after_one_that_was_dear),
     cmocka_unit_test(runs_may_use_what_is_empty_in_a_dense_superslab),
     cmocka_unit_test(a_large_pool_leaves_unused_slots_to_what_may_not_be_used_up),
