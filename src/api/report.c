@@ -26,6 +26,7 @@ void hak_snapshot_take(struct hak_snapshot *out)
     hak_heap_notice_fork();
     for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++)
         out->failures[r] = hak_failure_count(r);
+    out->failures_averted = hak_failures_averted();
     if (!hak_heap_started())
         return;
     hak_cache_usage(&out->cache);

@@ -70,6 +70,7 @@ static const struct control controls[] = {
     {"failures.threshold", FROM_SNAPSHOT(failures[HAK_FAILURE_THRESHOLD])}, /* allocations that no block can serve: too large, or a product that overflows */
     {"failures.exhaustion", FROM_SNAPSHOT(failures[HAK_FAILURE_EXHAUSTION])}, /* allocations beyond HAKMEM_LIMIT_MB or the window of addresses */
     {"failures.map", FROM_SNAPSHOT(failures[HAK_FAILURE_MAP])}, /* allocations for which the system refused memory */
+    {"failures.averted", FROM_SNAPSHOT(failures_averted)}, /* allocations that would have failed if the thread had not emptied its caches */
     {"locks.pool_grow.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].acquired)}, /* times that it was taken, since the start */
     {"locks.pool_grow.contended", FROM_SNAPSHOT(locks[HAK_LOCK_POOL_GROW].contended)}, /* times that it was not free, since the start */
     {"locks.window.acquired", FROM_SNAPSHOT(locks[HAK_LOCK_WINDOW].acquired)}, /* times that it was taken, since the start */

@@ -26,7 +26,7 @@ struct hak_snapshot {
     struct hak_large_stats large;
     struct hak_pool_stats pool;
     size_t live_bytes, live_blocks; /* what the program holds, in blocks as they are given out */
-    uint64_t failures[HAK_FAILURE_COUNT];
+    uint64_t failures[HAK_FAILURE_COUNT], failures_averted;
     struct hak_lock_counts locks[HAK_LOCK_COUNT];
     struct hak_policy_summary policy;
     size_t held_bytes; /* of the window: slabs, large and huge blocks, caches */

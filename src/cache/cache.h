@@ -368,6 +368,9 @@ void hak_cache_flush(struct hak_heap *heap);
 
 /* The same for all heaps of the calling thread. */
 void hak_cache_flush_groups(struct hak_heap *heap);
+/* The same (unless heap is NULL), for heaps that are kept for threads to come too; and what others
+ * freed of any heap's blocks is collected. The caller holds no lock. */
+void hak_cache_relieve(struct hak_heap *heap);
 
 /* Looks at all that is in the bins of the calling thread's heaps, if it has any, and of those that
  * are kept for threads to come: a block that is free already, or none, ends the process as it would

@@ -164,6 +164,8 @@ void hak_heap_collect_owner_locked(struct hak_heap *heap);
 void hak_heap_free_messages_owner_locked(struct hak_heap *heap);
 /* Any thread: the same for a heap that has something in its inbox and is not locked. */
 bool hak_heap_try_collect_any(struct hak_heap *heap);
+/* The same for each heap. */
+void hak_heaps_try_collect_any(void);
 /* Blocks have become free in the heap's slabs. Gives back what is too much. */
 void hak_heap_freed_locked(struct hak_heap *heap, size_t bytes);
 /* So many blocks are free that pages go back. */

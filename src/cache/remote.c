@@ -209,6 +209,12 @@ bool hak_heap_try_collect_any(struct hak_heap *heap)
     return true;
 }
 
+void hak_heaps_try_collect_any(void)
+{
+    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
+        hak_heap_try_collect_any(h);
+}
+
 void hak_cache_collect_orphans(void)
 {
     for (unsigned group = 0; group < HAK_GROUPS; group++) {

@@ -209,8 +209,7 @@ static void slabs_reclaim_locked(struct hak_heap *heap)
 {
     hak_pool_count_reclaim();
     hak_heap_collect_locked(heap);
-    for (struct hak_heap *h = hak_cache_first_heap(); h != NULL; h = h->next_heap)
-        hak_heap_try_collect_any(h);
+    hak_heaps_try_collect_any();
 }
 
 /* A heap that has used up so many slabs of a class will use up the next; a thread that wants a few

@@ -56,9 +56,8 @@ size_t hak_hard_usable_bytes(const void *p);
 
 /* Large blocks in quarantine, which large counts as in use: the first four figures. */
 void hak_hard_kept(struct hak_large_stats *out);
-/* Empties the calling thread's quarantine, and gives back what is kept of large blocks. False:
- * there was none of those. */
-bool hak_hard_flush(void);
+/* Empties the calling thread's quarantine, and gives back what is kept of large blocks. */
+void hak_hard_flush(void);
 
 /* By the destructor: what the calling thread has freed last, and nobody has been given since, is
  * looked at once more. */

@@ -252,8 +252,8 @@ size_t hak_hard_large_range_bytes(const void *range);
 void hak_hard_large_release(char *range);
 /* Whether there is a limit of writable memory. */
 void hak_hard_large_look_at_limit(void);
-/* Tries again what the system refused of that. False: nothing came of it. */
-bool hak_hard_large_retry(void);
+/* Tries again what the system refused of that. */
+void hak_hard_large_retry(void);
 
 /* The end of the pages of a range that can be accessed; the first is the second of the range. */
 static inline size_t hard_large_end(const struct hak_note *note)
@@ -297,8 +297,8 @@ char *hak_hard_kept_take(size_t pages);
 void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most);
 /* The thread's quarantine, which is busy, is emptied for others to use. */
 void hak_hard_kept_end(struct hard_thread *t);
-/* All that waits no longer goes back to heap. False: there was nothing. */
-bool hak_hard_kept_flush(void);
+/* All that waits no longer goes back to heap. */
+void hak_hard_kept_flush(void);
 
 /* --- report.c: messages; none of them returns --- */
 

@@ -182,12 +182,10 @@ static bool kept_try_evict(void)
     return false;
 }
 
-bool hak_hard_kept_flush(void)
+void hak_hard_kept_flush(void)
 {
-    bool any = false;
-    while (kept_try_evict())
-        any = true;
-    return any;
+    while (kept_try_evict()) {
+    }
 }
 
 /* --- the thread's own --- */

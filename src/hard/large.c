@@ -208,21 +208,18 @@ static void large_put_refused(char *range)
     while (!hak_cas_release(&large_refused, &next, (uint32_t)slot + 1));
 }
 
-bool hak_hard_large_retry(void)
+void hak_hard_large_retry(void)
 {
-    bool any = false;
     if (hak_load_relaxed(&large_refused) == 0)
-        return false;
+        return;
     uint32_t link = hak_exchange_acquire(&large_refused, 0u); /* ORDER: [hard-refused] */
     for (bool refused = false; link != 0;) {
         char *range = hak_slot_address(link - 1);
         link = (uint32_t)large_note(link - 1, large_entry(range) & ~HAK_KIND_KEPT)->bytes;
         refused = refused || !large_try_release(range);
-        any |= !refused;
         if (refused)
             large_put_refused(range);
     }
-    return any;
 }
 
 void hak_hard_large_release(char *range)

@@ -55,11 +55,11 @@ static void quarantine_empty(void)
     hard_set_busy(t, false);
 }
 
-bool hak_hard_flush(void)
+void hak_hard_flush(void)
 {
     quarantine_empty();
-    bool kept = hak_hard_kept_flush();
-    return hak_hard_large_retry() || kept;
+    hak_hard_kept_flush();
+    hak_hard_large_retry();
 }
 
 static void quarantine_look(const void *p, unsigned cls)

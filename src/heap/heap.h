@@ -175,9 +175,9 @@ void *hak_heap_realloc_from(void *p, size_t have_bytes, size_t bytes, uintptr_t 
  * be had, no failure is recorded. errno is the caller's to keep. */
 void hak_heap_can_do_without(bool can);
 
-/* Called when a request is about to be refused: the layer above has kept what was freed. If it says
- * that something went, the request is tried once more. */
-typedef bool hak_heap_relief(void);
+/* Called when a request is about to be refused, and then tried once more: the layer above has kept
+ * what was freed. */
+typedef void hak_heap_relief(void);
 void hak_heap_set_relief(hak_heap_relief *relief);
 
 /* Why p is no block that can be freed, for a message; a constant string. */

@@ -22,12 +22,27 @@ void hak_heap_set_relief(hak_heap_relief *relief)
     hak_store_relaxed(&route_relief, relief);
 }
 
-/* Only the hardened library keeps anything above this layer. */
-static bool route_try_relief(void)
+/* Before a request is refused: what is free and held by somebody goes to where it can be had.
+ * Without it a program at HAKMEM_LIMIT_MB, each of whose threads frees only what it needs for its
+ * next block, is refused for as long as it asks for blocks that fit nothing: what it freed stays in
+ * bins. True: it may be tried once more. */
+static HAK_COLD bool route_try_relief(void)
 {
+    struct hak_heap *heap = hak_heap_self_slow();
+    if (!hak_heap_started() || (heap != NULL && heap->can_do_without))
+        return false;
     hak_heap_relief *relief = HAK_HARDENED ? hak_load_relaxed(&route_relief) : NULL;
-    const struct hak_heap *heap = relief != NULL ? hak_heap_self_if_open() : NULL;
-    return relief != NULL && (heap == NULL || !heap->can_do_without) && relief();
+    if (relief != NULL) /* only the hardened library keeps anything above this layer */
+        relief();
+    hak_cache_relieve(heap);
+    return true;
+}
+
+static void *route_relieved(void *p)
+{
+    if (p != NULL)
+        hak_failure_avert();
+    return p;
 }
 
 /* `kind` is that of the block that could not be had. */
@@ -214,7 +229,7 @@ static void *route_class(unsigned cls, const struct request *r, bool *zero)
     hak_profile_notice_request();
     void *p = route_try_class(cls, r, zero);
     if (HAK_UNLIKELY(p == NULL) && route_try_relief())
-        p = route_try_class(cls, r, zero);
+        p = route_relieved(route_try_class(cls, r, zero));
     return p != NULL ? p : route_no_memory(r->bytes, r->align, cls * 2);
 }
 
@@ -236,7 +251,7 @@ static void *route_large(struct hak_heap *heap, size_t bytes, size_t align, unsi
     unsigned near = route_run_cache(heap);
     void *p = hak_large_alloc_near(near, bytes, align, how, zero);
     if (HAK_UNLIKELY(p == NULL) && route_try_relief())
-        p = hak_large_alloc_near(near, bytes, align, how, zero);
+        p = route_relieved(hak_large_alloc_near(near, bytes, align, how, zero));
     return p;
 }
 

@@ -198,6 +198,16 @@ uint64_t hak_failure_count(enum hak_failure_reason reason)
     return hak_load_relaxed(&hak_failures.counts[reason]);
 }
 
+void hak_failure_avert(void)
+{
+    hak_add_relaxed(&hak_failures.averted, 1u);
+}
+
+uint64_t hak_failures_averted(void)
+{
+    return hak_load_relaxed(&hak_failures.averted);
+}
+
 const char *hak_failure_name(enum hak_failure_reason reason)
 {
     static const char *const names[HAK_FAILURE_COUNT] = {"exhaustion", "map", "threshold"};

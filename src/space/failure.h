@@ -30,6 +30,9 @@ enum hak_failure_reason hak_refused_why(void);
 void hak_failure_record(size_t size_bytes, size_t align_bytes, unsigned kind);
 
 uint64_t hak_failure_count(enum hak_failure_reason reason);
+/* One was none after all: memory was to be had after caches were emptied. */
+void hak_failure_avert(void);
+uint64_t hak_failures_averted(void);
 const char *hak_failure_name(enum hak_failure_reason reason);
 /* The failures that are still known, oldest first, with `before` and `after` around each and
  * `between` them. No text has a quote or a backslash in it. */

@@ -71,6 +71,7 @@ struct hak_failures {
     struct hak_failure ring[HAK_FAILURES_KEPT];
     size_t recorded;
     _Atomic(uint64_t) counts[HAK_FAILURE_COUNT];
+    _Atomic(uint64_t) averted;
     struct hak_os_limits limits;
     uint64_t limits_until_ns;
     _Atomic(bool) trace, no_files;

@@ -70,6 +70,30 @@ static void a_program_at_its_limit_goes_on(void **state)
                                  "reached; huge, stage fresh"));
 }
 
+/* All blocks of a slab are free, some of them in the thread's bin: the next class needs its slot.
+ */
+static void what_is_free_in_bins_is_to_be_had_at_the_limit(void **state)
+{
+    (void)state;
+    static void *p[4096];
+    size_t n = 0;
+    read_options("HAKMEM_LIMIT_MB=4", NULL);
+    while (n < UNIT_COUNT(p) && (p[n] = hakmem_malloc(5000)) != NULL)
+        n++;
+    assert_in_range(n, 100, UNIT_COUNT(p) - 1);
+    assert_null(hakmem_malloc(100));
+    size_t slab_bytes = hak_class(hak_class_of(5000))->slots * HAK_SLOT_BYTES;
+    uintptr_t slab = (uintptr_t)p[n / 2] / slab_bytes;
+    for (size_t i = 0; i < n; i++)
+        if ((uintptr_t)p[i] / slab_bytes == slab)
+            hakmem_free(p[i]);
+    void *other = hakmem_malloc(100);
+    assert_non_null(other);
+    assert_int_equal((uintptr_t)other / slab_bytes, slab);
+    assert_int_equal(value_of("failures.averted"), 1);
+    assert_int_equal(value_of("failures.exhaustion"), 2);
+}
+
 static void a_refusal_of_the_system_is_told_with_its_limits(void **state)
 {
     (void)state;
@@ -300,6 +324,7 @@ static void json_has_the_length_it_says_and_is_cut_where_it_must_be(void **state
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_limit_is_a_number_of_superslabs_and_at_least_one),
     cmocka_unit_test(a_program_at_its_limit_goes_on),
+    cmocka_unit_test(what_is_free_in_bins_is_to_be_had_at_the_limit),
     cmocka_unit_test(a_refusal_of_the_system_is_told_with_its_limits),
     cmocka_unit_test(caps_are_set_by_option_and_by_name),
     cmocka_unit_test(a_bad_cap_changes_none),
