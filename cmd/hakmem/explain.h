@@ -33,6 +33,7 @@ struct hak_explanation {
     uint64_t counts[HAK_FAILURE_COUNT];
     /* UINT64_MAX: not known. */
     uint64_t live_bytes, held_bytes, kept_bytes, limit_bytes, mapped_bytes;
+    uint64_t averted;             /* see hak_failure_avert */
     uint64_t address_space_bytes; /* that the process has mapped */
     uint64_t data_bytes;          /* that it can write to */
     uint64_t mappings;            /* that it has */

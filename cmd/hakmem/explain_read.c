@@ -70,6 +70,7 @@ static void explain_read_state(struct hak_explanation *e, struct hak_image *imag
     size_t limit = hak_load_relaxed(&hak_pool.limit_superslabs);
     e->live_bytes = hak_survey_held(&survey).bytes;
     e->held_bytes = s->held_bytes;
+    e->averted = s->failures_averted;
     e->kept_bytes =
         s->pool.retired_now * HAK_SUPERSLAB_BYTES + s->pool.empty_slots_now * HAK_SLOT_BYTES;
     e->mapped_bytes = hak_load_relaxed(&hak_pool.mapped_now) * HAK_SUPERSLAB_BYTES;
@@ -239,6 +240,7 @@ static bool explain_understand(struct hak_explanation *e, const struct hak_value
     }
     e->live_bytes = explain_counter(root, "live.bytes");
     e->held_bytes = explain_counter(root, "held.bytes");
+    e->averted = explain_counter(root, "failures.averted");
     e->limit_bytes = hak_value_number(root, "settings.limit_bytes");
     return true;
 }

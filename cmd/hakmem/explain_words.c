@@ -366,6 +366,13 @@ static void explain_print_list(const char *title, const struct hak_strings *list
         explain_print_item(list->at[i]);
 }
 
+static void explain_print_averted(const char *before, const struct hak_explanation *e)
+{
+    if (KNOWN(e->averted) && e->averted != 0)
+        (void)printf("%s%" PRIu64 " would have if the thread had not emptied its caches.\n", before,
+                     e->averted);
+}
+
 void hak_explain_print(const struct hak_explanation *e)
 {
     uint64_t all = 0;
@@ -373,6 +380,7 @@ void hak_explain_print(const struct hak_explanation *e)
         all += e->counts[r];
     if (all == 0 && e->count == 0) {
         (void)printf("%s: no allocation has failed.\n", e->who);
+        explain_print_averted("But ", e);
         return;
     }
     if (all == 1)
@@ -380,6 +388,7 @@ void hak_explain_print(const struct hak_explanation *e)
     else
         (void)printf("%s: %" PRIu64 " allocations have failed; the last %zu are known.\n", e->who,
                      all, e->count);
+    explain_print_averted("And ", e);
     for (size_t i = e->count; i > 0;) { /* the newest first */
         size_t end = i;
         struct explain_answer a = {0};
@@ -413,6 +422,7 @@ void hak_explain_print_json(const struct hak_explanation *e)
     for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++)
         hak_json_number(&j, hak_failure_name(r), e->counts[r]);
     hak_json_close(&j, '{');
+    hak_json_number_or_null(&j, "averted", e->averted);
     hak_json_open(&j, "failures", '[');
     for (size_t i = 0; i < e->count; i++) {
         const struct hak_explained *x = &e->last[i];

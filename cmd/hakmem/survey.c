@@ -163,6 +163,7 @@ static void survey_fill_snapshot(struct hak_survey *survey)
     hak_pool_stats(&s->pool);
     for (enum hak_failure_reason r = 0; r < HAK_FAILURE_COUNT; r++)
         s->failures[r] = hak_load_relaxed(&image->failures.counts[r]);
+    s->failures_averted = hak_load_relaxed(&image->failures.averted);
     if (image->has_policy)
         hak_policy_summarize(&image->policy, &s->policy);
     hak_snapshot_sum(s);

@@ -81,6 +81,31 @@ int main(void)
 """
 
 
+# At its limit, of blocks of two sizes, frees those of one slab, some of which stay in its bin, and takes the other size.
+AVERTED = """
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *blocks[100000];
+int main(void)
+{
+    int count = 0;
+    while ((blocks[count] = malloc(1000)) != NULL)
+        count++;
+    while (malloc(200) != NULL)
+        continue;
+    uintptr_t slot = (uintptr_t)blocks[count / 2] >> 16;
+    for (int i = 0; i < count; i++)
+        if ((uintptr_t)blocks[i] >> 16 == slot)
+            free(blocks[i]);
+    void *volatile block = malloc(200);
+    write(1, block != NULL ? "x" : "-", 1);
+    pause();
+    return 0;
+}
+"""
+
+
 class ExplainCase(CommandCase):
     """Programs that have failed."""
 
@@ -209,6 +234,21 @@ class TestReasons(ExplainCase):
         self.assertEqual(last["size_bytes"], 1 << 45)
         self.assertIn(last["reason"], ("map", "exhaustion"))
         self.assertTrue(last["fixes"])
+
+    def test_what_would_have_failed_is_told(self) -> None:
+        program = self.compile("averted", AVERTED)
+        process = subprocess.Popen([program], stdout=subprocess.PIPE,
+                                   env=support.environment() | {"LD_PRELOAD": str(self.library), "HAKMEM_LIMIT_MB": "8"})
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.read(1), b"x")
+        text, answer = self.explain(process.pid)
+        self.assertIn("2 allocations have failed; the last 2 are known.\n"
+                      "And 1 would have if the thread had not emptied its caches.\n", text)
+        self.assertEqual(answer["averted"], 1)
+        file = self.folder / "averted.json"
+        file.write_text(self.hakmem("stat", "--json", str(process.pid)).stdout, encoding="utf-8")
+        self.assertEqual(self.explain(file)[1]["averted"], 1)
 
     def test_nothing_failed(self) -> None:
         process, stats = self.failing(0, env={"HAKMEM_STATS": "0"})
