@@ -50,10 +50,9 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 }
 static void *volatile kept[100000];
 static void *volatile sink;
-static void *release(void *argument)
+static void *release(void *count)
 {
-    (void)argument;
-    for (int i = 0; i < 20000; i++)
+    for (size_t i = 0; i < (size_t)count; i++)
         free(kept[i]);
     return NULL;
 }
@@ -123,13 +122,13 @@ int main(int argc, char **argv)
     if (strcmp(mode, "handed") == 0) {
         pthread_t thread;
         allocate(20000, 100);
-        pthread_create(&thread, NULL, release, NULL);
+        pthread_create(&thread, NULL, release, (void *)20000);
         pthread_join(thread, NULL);
     } else if (strcmp(mode, "many") == 0) {
         for (int i = 0; i < 200; i++) {
             pthread_t thread;
-            allocate(20000, 16);
-            pthread_create(&thread, NULL, release, NULL);
+            allocate(8000, 16);
+            pthread_create(&thread, NULL, release, (void *)8000);
             pthread_join(thread, NULL);
         }
     } else if (strcmp(mode, "brief") == 0) {
@@ -203,10 +202,8 @@ int main(int argc, char **argv)
     } else if (strcmp(mode, "big") == 0) {
         allocate(10, 1 << 20);
     } else if (strcmp(mode, "large") == 0) {
-        for (int i = 0; i < 5; i++) {
-            sink = malloc((size_t)5 << 30);
-            free(sink);
-        }
+        sink = malloc((size_t)5 << 30);
+        free(sink);
     }
     return 0;
 }
@@ -314,7 +311,7 @@ class Record(ReplayCase):
     def test_the_file_grows_and_is_cut_to_its_length(self) -> None:
         path = self.record("many")
         trace = self.replay(path)["trace"]
-        self.assertGreaterEqual(trace["allocations"], 4_000_000)
+        self.assertGreaterEqual(trace["allocations"], 1_600_000)
         self.assertEqual((trace["threads"], trace["unseen_frees"]), (201, 0))
         self.assertGreater(path.stat().st_size, 8 << 20)
         self.assertLess(path.stat().st_size, 12 * trace["events"])
