@@ -20,7 +20,6 @@ int __real_hak_os_find_hole(size_t bytes, uintptr_t *out);
 bool __real_hak_os_is_resident(const void *at);
 bool __real_hak_os_list_resident(char *at, size_t bytes, unsigned char *in_memory);
 bool __real_hak_os_addresses_restricted(void);
-uint64_t __real_hak_os_now_ns(void);
 uint64_t __real_hak_os_random(void);
 uint64_t __real_hak_os_fault_in_ns(char *page);
 void __real_hak_os_write_stderr(const char *text, size_t bytes);
@@ -51,12 +50,12 @@ struct fake_call {
 static struct {
     struct fake_call call[FAKE_CALLS];
     _Atomic(size_t) mapped_bytes, moves_bytes;
-    _Atomic(bool) has_time, has_random, restricted, captures, moves_one;
+    _Atomic(bool) has_random, restricted, captures, moves_one;
     _Atomic(uint64_t) now_ns, fault_ns, random;
     _Atomic(unsigned) processors;
     char captured[4096];
     size_t captured_bytes;
-} fake = {.processors = 64};
+} fake = {.now_ns = 1000000000000, .processors = 64};
 
 static __thread struct {
     jmp_buf *back;
@@ -114,7 +113,6 @@ void fake_os_fail_nothing(void)
 void fake_os_set_time_ns(uint64_t now_ns)
 {
     fake.now_ns = now_ns;
-    fake.has_time = true;
 }
 
 void fake_os_set_processors(unsigned processors)
@@ -271,7 +269,7 @@ bool __wrap_hak_os_addresses_restricted(void)
 
 uint64_t __wrap_hak_os_now_ns(void)
 {
-    return fake.has_time ? fake.now_ns : __real_hak_os_now_ns();
+    return fake.now_ns;
 }
 
 unsigned __wrap_hak_os_processors(void)

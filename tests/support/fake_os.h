@@ -40,7 +40,8 @@ void fake_os_move_in_part(size_t bytes);
 /* Refuses nothing any more. */
 void fake_os_fail_nothing(void);
 
-/* From now on the clock stands at this time. */
+/* The clock stands at this time; at 1,000 s until then, so that no test depends on how long it
+ * takes. */
 void fake_os_set_time_ns(uint64_t now_ns);
 /* From now on faulting a page in takes so long; no time at all until then, so that no test depends
  * on whether the machine has huge pages at hand. */
