@@ -14,16 +14,37 @@ import time
 import unittest
 from pathlib import Path
 
-# About a second of work in blocks that come from malloc; says which files are open at its end.
-WORK = """
-import os, sys, time
-end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end:
+# Works in blocks that come from malloc, for so many ticks of the policy at least (four a second).
+TICKS = """
+import ctypes, os, select, sys, time
+control, ticks = ctypes.CDLL(None).hakmem_ctl, ctypes.c_uint64()
+def work():
     kept = [bytes(1000 + i % 3000) for i in range(5000)]
     big = bytearray(3 << 20)
+    control(b"policy.ticks", ctypes.byref(ticks), None)
+def work_for(more):
+    end = ticks.value + more
+    while ticks.value < end:
+        work()
+"""
+
+# For so many ticks, and so many seconds of processor time; says which files are open at its end.
+WORK = TICKS + """
+work_for(int(sys.argv[1]))
+while time.process_time() < float(sys.argv[2]):
+    work()
 print(sorted(os.listdir("/proc/self/fd")))
-if len(sys.argv) > 2 and os.fork() == 0:
+if len(sys.argv) > 3 and os.fork() == 0:
     sys.exit(0)
+"""
+
+# Says when it has had two ticks, works until it is told not to, and for two more.
+ASKED = TICKS + """
+work_for(2)
+print(flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    work()
+work_for(2)
 """
 
 # 64 MB in blocks of classes, so that call sites are looked at, half of them freed again.
@@ -49,7 +70,7 @@ def run(policy: str | None, *words: str, **more: str) -> subprocess.CompletedPro
     environment |= {"LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", **more}
     if policy is not None:
         environment["HAKMEM_POLICY"] = policy
-    command = [sys.executable, "-c", WORK, *(words or ("1.0",))]
+    command = [sys.executable, "-c", WORK, *(words or ("4", "0.1"))]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -65,7 +86,7 @@ class Process(unittest.TestCase):
         return {row[0]: [int(word) for word in row[1:]] for row in rows if row[0] in ("runs", "base")}
 
     def test_runs_add_up_in_the_file_and_nothing_stays_open(self) -> None:
-        usual = run(None, "0.1").stdout
+        usual = run(None, "0", "0.1").stdout
         for count in (1, 2):
             done = run(f"learn:{self.file}")
             self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", usual))
@@ -97,27 +118,30 @@ class Process(unittest.TestCase):
             self.assertIn("\narm keep all 1 ", self.file.read_text(encoding="ascii"))
 
     def test_a_child_of_a_fork_writes_nothing(self) -> None:
-        self.assertEqual(run(f"learn:{self.file}", "1.0", "fork").stderr, "")
+        self.assertEqual(run(f"learn:{self.file}", "4", "0.1", "fork").stderr, "")
         self.assertEqual(self.lines()["runs"][0], 1)
 
     def test_a_moment_teaches_nothing(self) -> None:
-        self.assertEqual(run(f"learn:{self.file}", "0").stderr, "")
+        """Of a program that needs memory so seldom that it has no tick, however long that takes."""
+        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "HAKMEM_POLICY": f"learn:{self.file}"}
+        done = subprocess.run(["true"], env=environment, capture_output=True, text=True, check=False, timeout=300)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertFalse(self.file.exists())
 
     def test_what_is_no_policy_gets_one_warning_and_stays(self) -> None:
         for text in ("\x7fELF", "hakmem-policy 99\n", "hakmem-policy 1\nruns"):
             self.file.write_text(text, encoding="ascii")
             for policy in (f"{self.file}", f"learn:{self.file}", f"try:{self.file}"):
-                done = run(policy, "0.6")
+                done = run(policy, "0", "0.6")
                 self.assertEqual(done.returncode, 0)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("the defaults hold", done.stderr)
             self.assertEqual(self.file.read_text(encoding="ascii"), text)
 
     def test_a_file_that_is_not_there_is_none_to_freeze(self) -> None:
-        done = run(str(self.file), "0")
+        done = run(str(self.file), "0", "0")
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1))
-        self.assertEqual(run("off", "0").stderr, "")
+        self.assertEqual(run("off", "0", "0").stderr, "")
 
     def test_a_folder_that_cannot_be_written_is_said_once(self) -> None:
         done = run("learn:/proc/hakmem-policy")
@@ -139,10 +163,10 @@ class Process(unittest.TestCase):
         learn_or_use(str(self.file))
         self.assertIn(f"\n{SITE}\n", self.file.read_text(encoding="ascii"))
 
-    def start(self, policy: str, seconds: str) -> subprocess.Popen[str]:
+    def start(self, policy: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", "HAKMEM_POLICY": policy}
-        process = subprocess.Popen([sys.executable, "-c", WORK, seconds], env=environment, text=True,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", ASKED], env=environment, text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -157,8 +181,8 @@ class Process(unittest.TestCase):
             time.sleep(0.05)
 
     def test_a_process_writes_when_it_is_asked_and_adds_the_rest_at_its_end(self) -> None:
-        process = self.start(f"learn:{self.file}", "6")
-        time.sleep(1.5)
+        process = self.start(f"learn:{self.file}")
+        self.assertEqual(process.stdout.readline(), "\n")
         done = self.ask(process)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.wait_for_file()
@@ -166,14 +190,14 @@ class Process(unittest.TestCase):
         self.assertEqual(runs, 0)  # it is not over
         self.assertGreater(ticks, 0)
         self.assertIsNone(process.poll())
-        self.assertEqual(process.communicate(timeout=240)[1], "")
+        self.assertEqual(process.communicate("\n", timeout=240)[1], "")
         self.assertEqual(self.lines()["runs"][0], 1)
         self.assertGreater(self.lines()["runs"][1], ticks)
 
     def test_a_process_that_learns_nothing_is_not_asked(self) -> None:
         self.file.write_text("hakmem-policy 1\n", encoding="ascii")
         for policy in ("off", str(self.file)):
-            process = self.start(policy, "120")
+            process = self.start(policy)
             deadline = time.monotonic() + 60
             while True:  # it may not have begun
                 done = self.ask(process)
