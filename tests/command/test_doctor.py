@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -19,6 +20,8 @@ GIB = 1 << 30
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units     \n" \
          "Max address space         {}            unlimited            bytes     \n"
 MAPS = "7f0000000000-7f0000001000 r-xp 00000000 00:00 1                          {}\n"
+
+PAUSE = "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); pause(); }\n"
 
 # A machine on which all is well.
 WELL = {
@@ -251,10 +254,14 @@ class TestProcesses(CommandCase):
         return found[0]
 
     def running(self, *words: str | Path, **env: str) -> str:
-        process = subprocess.Popen([str(w) for w in words], env=support.environment() | env, stdin=subprocess.PIPE)
+        """A program that has written the x that it read, or one of its own: its libraries are there."""
+        process = subprocess.Popen([str(w) for w in words], env=support.environment() | env, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
-        time.sleep(0.3)
+        process.stdin.write(b"x")
+        process.stdin.flush()
+        self.assertEqual(os.read(process.stdout.fileno(), 1), b"x")
         return str(process.pid)
 
     def test_under_hakmem(self) -> None:
@@ -288,7 +295,7 @@ class TestProcesses(CommandCase):
         self.assertRegex(self.finding("preload", self.running("cat"))["value"], "not in the process")
 
     def test_static(self) -> None:
-        program = self.compile("static", "#include <unistd.h>\nint main(void) { pause(); }\n", "-static")
+        program = self.compile("static", PAUSE, "-static")
         for env in ({"LD_PRELOAD": str(self.library)}, {}):
             found = self.finding("preload", self.running(program, **env))
             self.assertRegex(found["value"], "statically linked")
@@ -309,7 +316,7 @@ class TestProcesses(CommandCase):
         """`hakmem run` would refuse it with the library that it finds by itself."""
         program = self.folder / "musl"
         subprocess.run(["musl-gcc", "-x", "c", "-", "-o", program], check=True, text=True,
-                       input="#include <unistd.h>\nint main(void) { pause(); }\n")
+                       input=PAUSE)
         found = self.finding("preload", self.running(program))
         self.assertRegex(found["value"], "uses musl")
         self.assertRegex(found["fix"], "--lib PATH .* library made for musl")
@@ -317,7 +324,7 @@ class TestProcesses(CommandCase):
     def test_own_malloc(self) -> None:
         source = "#include <unistd.h>\nstatic char b[99999]; static unsigned long n; void *malloc(unsigned long s) " \
                  "{ void *p = b + n; n += (s + 15) & ~15ul; return p; } void free(void *p) { (void)p; } int main(void) " \
-                 "{ pause(); return malloc(1) == 0; }\n"
+                 "{ write(1, \"x\", 1); pause(); return malloc(1) == 0; }\n"
         program = self.compile("own", source, "-rdynamic")
         found = self.finding("own_malloc", self.running(program))
         self.assertRegex(found["value"], "defines malloc itself")

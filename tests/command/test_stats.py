@@ -65,7 +65,8 @@ int main(void)
     return p == NULL || length != (int)strlen(text) || puts(text) < 0;
 }
 """
-# Frees what it had, makes no call for some seconds, and says how many threads there are and what is kept.
+# Frees what it had, makes no call for some seconds (with a background thread until nothing is kept, if that comes), and says
+# how many threads there are and what is kept.
 IDLE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -82,15 +83,18 @@ int main(void)
     int (*control)(const char *, uint64_t *, const uint64_t *);
     *(void **)&control = dlsym(RTLD_DEFAULT, "hakmem_ctl");
     uint64_t kept[2];
+    int times = atoi(getenv("HAKMEM_BACKGROUND_THREAD")) != 0 ? 15 : 1;
     for (int i = 0; i < 4; i++) { /* what is wanted again and again is kept */
         block = malloc(4000000);
         free(block);
     }
-    for (int i = 0; i < 2; i++) {
-        if (control("pool.retired_superslabs", &kept[i], NULL) != 0)
+    if (control("pool.retired_superslabs", &kept[0], NULL) != 0)
+        return 1;
+    do {
+        sleep(3);
+        if (control("pool.retired_superslabs", &kept[1], NULL) != 0)
             return 1;
-        sleep(i == 0 ? 3 : 0);
-    }
+    } while (kept[1] != 0 && --times > 0);
     int file = open("/proc/self/status", O_RDONLY);
     const char *threads = read(file, status, sizeof status - 1) > 0 ? strstr(status, "Threads:") : NULL;
     printf("%d %d %d\\n", threads == NULL ? 0 : atoi(threads + 8), (int)kept[0], (int)kept[1]);
