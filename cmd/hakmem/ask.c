@@ -52,6 +52,7 @@ void hak_ask_help(void)
 struct request {
     enum hak_root_request what;
     uint64_t word;
+    uint32_t refused; /* starts of a profile before it */
 };
 
 static uint64_t ask_prof_word(int argc, char **argv)
@@ -76,9 +77,9 @@ static uint64_t ask_prof_word(int argc, char **argv)
 static struct request ask_read(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[2], "prof") == 0)
-        return (struct request){HAK_ROOT_ASK_PROFILE, ask_prof_word(argc, argv)};
+        return (struct request){HAK_ROOT_ASK_PROFILE, ask_prof_word(argc, argv), 0};
     if (argc == 4 && strcmp(argv[2], "policy") == 0 && strcmp(argv[3], "write") == 0)
-        return (struct request){HAK_ROOT_ASK_POLICY, 1};
+        return (struct request){HAK_ROOT_ASK_POLICY, 1, 0};
     hak_die(HAK_EXIT_USAGE,
             "ask: what? For example: hakmem ask 1234 prof start; hakmem ask 1234 policy write");
 }
@@ -118,23 +119,25 @@ static void ask_close_fast_paths(struct hak_remote *r, const struct hak_image *i
     }
 }
 
-/* Why the process did not do what it has taken; NULL: it did. */
+/* Why the process did not do what it has taken; NULL: it did. It may be kept waiting in between. */
 static const char *ask_outcome(struct hak_remote *r, const struct hak_image *image,
-                               struct request request)
+                               struct request request, unsigned looks)
 {
     uint64_t what = request.word & ((1u << HAK_PROF_ASK_SHIFT) - 1);
     if (request.what != HAK_ROOT_ASK_PROFILE || what != HAK_PROF_ASK_START)
         return NULL;
-    for (unsigned i = 0; i < LOOKS_BEFORE_CLOSING; i++) {
+    for (unsigned i = 0; i <= looks; i++) {
         struct hak_prof prof;
         if (!hak_remote_read(r, (uint64_t)(uintptr_t)image->root.at[HAK_ROOT_SAMPLES], &prof,
                              sizeof prof))
             return "it has ended";
         if (hak_load_relaxed(&prof.on))
             return NULL;
+        if (hak_load_relaxed(&prof.refused) != request.refused)
+            return "it cannot begin: it has no memory for the tables, or runs with HAKMEM_PERTURB";
         (void)usleep(1000000 / LOOKS_A_SECOND);
     }
-    return "it cannot begin: it has no memory for the tables, or runs with HAKMEM_PERTURB";
+    return "it has taken the request, and has not done it yet";
 }
 
 /* Why the process does not do it; NULL: it does. */
@@ -145,12 +148,13 @@ static const char *ask(struct hak_remote *r, struct hak_image *image, struct req
     uint64_t at = image->root_at + offsetof(struct hak_root, requests) + request.what * sizeof word;
     if (!ask_write(r->pid, at, &word, sizeof word))
         return "its memory cannot be written";
-    for (unsigned i = 0; i < seconds * LOOKS_A_SECOND; i++) {
+    const unsigned looks = seconds * LOOKS_A_SECOND;
+    for (unsigned i = 0; i < looks; i++) {
         uint64_t left;
         if (!hak_remote_read(r, at, &left, sizeof left))
             return "it has ended";
         if (left == 0)
-            return ask_outcome(r, image, request);
+            return ask_outcome(r, image, request, looks - i);
         /* who takes this request opens them again */
         if (i == LOOKS_BEFORE_CLOSING && request.what == HAK_ROOT_ASK_PROFILE &&
             hak_image_refresh(image)) {
@@ -174,16 +178,18 @@ static char *ask_policy_refused(struct hak_remote *r, const struct hak_root *roo
     return NULL;
 }
 
-static char *ask_prof_refused(struct hak_remote *r, const struct hak_image *image, uint64_t word)
+static char *ask_prof_refused(struct hak_remote *r, const struct hak_image *image,
+                              struct request *request)
 {
     struct hak_prof prof;
-    uint64_t wanted = word >> HAK_PROF_ASK_SHIFT;
-    uint64_t what = word & ((1u << HAK_PROF_ASK_SHIFT) - 1);
+    uint64_t wanted = request->word >> HAK_PROF_ASK_SHIFT;
+    uint64_t what = request->word & ((1u << HAK_PROF_ASK_SHIFT) - 1);
     uint64_t profile = (uint64_t)(uintptr_t)image->root.at[HAK_ROOT_SAMPLES];
     if (image->root.flags & HAK_ROOT_HARDENED)
         return hak_format("it has the hardened library, which has no heap profile");
     if (!hak_remote_read(r, profile, &prof, sizeof prof))
         return hak_format("its heap profile cannot be read");
+    request->refused = hak_load_relaxed(&prof.refused);
     uint64_t period = hak_load_relaxed(&prof.period_bytes);
     if (what == HAK_PROF_ASK_START && wanted != 0 && period != 0 && period != wanted)
         return hak_format("its first start has set one sample in %" PRIu64
@@ -196,10 +202,10 @@ static char *ask_prof_refused(struct hak_remote *r, const struct hak_image *imag
 
 /* What the process would refuse without a word. */
 static char *ask_refused(struct hak_remote *r, const struct hak_image *image,
-                         struct request request)
+                         struct request *request)
 {
-    return request.what == HAK_ROOT_ASK_POLICY ? ask_policy_refused(r, &image->root)
-                                               : ask_prof_refused(r, image, request.word);
+    return request->what == HAK_ROOT_ASK_POLICY ? ask_policy_refused(r, &image->root)
+                                                : ask_prof_refused(r, image, request);
 }
 
 /* The seconds of "--wait=SECONDS". */
@@ -255,7 +261,7 @@ int hak_ask(int argc, char **argv)
     bool open =
         hak_remote_open(&remote, pid, &obstacle) && hak_image_open(&image, &remote, &obstacle);
     if (open)
-        obstacle.problem = ask_refused(&remote, &image, request);
+        obstacle.problem = ask_refused(&remote, &image, &request);
     const char *problem = obstacle.problem;
     if (open && problem == NULL)
         problem = ask(&remote, &image, request, seconds);

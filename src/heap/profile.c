@@ -33,7 +33,8 @@ HAK_COLD void hak_profile_answer_slow(void)
     uint64_t asked = hak_exchange_relaxed(&hak_root.requests[HAK_ROOT_ASK_PROFILE], 0u);
     switch (asked & ((1u << HAK_PROF_ASK_SHIFT) - 1)) {
     case HAK_PROF_ASK_START:
-        hak_profile_start(asked >> HAK_PROF_ASK_SHIFT);
+        if (hak_profile_start(asked >> HAK_PROF_ASK_SHIFT) != 0)
+            hak_add_relaxed(&hak_prof.refused, 1u);
         break;
     case HAK_PROF_ASK_STOP:
         hak_profile_stop();

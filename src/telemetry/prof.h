@@ -47,6 +47,7 @@ struct hak_prof {
     _Atomic(uint64_t) period_bytes; /* 0: never started */
     _Atomic(uint32_t) sites;        /* in use; number 0 is none, 1 is all that found no room */
     _Atomic(uint32_t) words;
+    _Atomic(uint32_t) refused; /* starts that were asked for from outside and failed */
     struct hak_prof_site *site;
     uintptr_t *stacks;
     _Atomic(uint32_t) *index; /* by hash: numbers of sites */

@@ -52,6 +52,39 @@ int main(int argc, char **argv)
 }
 """
 
+# Runs a program, each of whose mappings takes a second once it has written something.
+SLOW = """
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, 0, 0);
+        raise(SIGSTOP);
+        execv(argv[1], argv + 1);
+        _exit(127);
+    }
+    waitpid(child, NULL, 0);
+    ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+    int status, written = 0;
+    do {
+        struct __ptrace_syscall_info info = {0};
+        ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info);
+        if (info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_write && written++ == 0)
+            dprintf(1, "%d ", (int)child);
+        if (info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_mmap && written > 0)
+            sleep(1);
+        ptrace(PTRACE_SYSCALL, child, 0, 0);
+        waitpid(child, &status, 0);
+    } while (!WIFEXITED(status) && !WIFSIGNALED(status));
+}
+"""
+
 
 class SamplesCase(CommandCase):
     """Programs under the library."""
@@ -190,6 +223,21 @@ class TestAsk(SamplesCase):
                 break
             time.sleep(0.05)
         self.wait_for_samples(process, 0)
+
+    def test_a_process_that_is_kept_waiting_while_it_begins(self) -> None:
+        """It has taken the request long before it samples."""
+        slow, program = self.compile("slow", SLOW), self.compile("round", ROUND)
+        process = subprocess.Popen([slow, program, "48"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   env=support.environment() | {"LD_PRELOAD": str(self.library)})
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        said = b""
+        while not said.endswith(b"x"):
+            part = os.read(process.stdout.fileno(), 16)
+            self.assertNotEqual(part, b"")
+            said += part
+        done = self.hakmem("ask", "--wait=50", said.split()[0].decode(), "prof", "start")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_refusals(self) -> None:
         process = self.running(self.compile("round", ROUND), "48", "wait")
