@@ -139,16 +139,32 @@ class TestCommandAtItsEnd(StatCase):
         self.assert_adds_up(stat)
         self.validate(file.read_text())
 
+    @staticmethod
+    def wait_for_looks(process: subprocess.Popen[str]) -> None:
+        """Until the command, which sleeps after each look, has looked at its program some times."""
+        def sleeps() -> int:
+            status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+            return int(re.search(r"(?m)^voluntary_ctxt_switches:\s+(\d+)$", status)[1])
+        end = sleeps() + 20
+        while sleeps() < end:
+            time.sleep(0.01)
+
     def test_peak(self) -> None:
         """At the peak the blocks live; at the end they do not."""
-        source = "import time; x = [bytes(5000) for _ in range(8000)]; time.sleep(1.5); del x"
+        go = self.folder / "go"
+        os.mkfifo(go)
+        source = f"x = [bytes(5000) for _ in range(8000)]; print('peak', flush=True); open('{go}').close(); del x"
         at = {}
         for options in ((), ("--peak",)):
             file = self.folder / "peak.json"
-            done = self.hakmem("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
-                               env={"PYTHONMALLOC": "malloc"})
-            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-            self.assertEqual(done.stderr, "")
+            process = self.start("stat", "--json", *options, "--output", file, "--", sys.executable, "-c", source,
+                                 env={"PYTHONMALLOC": "malloc"})
+            self.assertEqual(process.stdout.readline(), "peak\n")
+            if options:
+                self.wait_for_looks(process)
+            go.write_text("", encoding="utf-8")
+            self.assertEqual(process.communicate(), ("", ""))
+            self.assertEqual(process.returncode, 0)
             self.validate(file.read_text())
             at[options] = json.loads(file.read_text())
         self.assertNotIn("peak", at[()])
@@ -169,10 +185,12 @@ class TestCommandAtItsEnd(StatCase):
 
     def test_peak_in_other_forms(self) -> None:
         """The end of the report has it, whatever the form, and is on stderr with the rest."""
-        text, metrics, values = (self.hakmem("stat", "--peak", *form, "--", sys.executable, "-c", "pass").stderr
+        source = "#include <stdlib.h>\n#include <string.h>\nint main(void) { memset(malloc(9000000), 1, 9000000); }\n"
+        program = self.compile("grows", source)  # and is as large at its end
+        text, metrics, values = (self.hakmem("stat", "--peak", *form, "--", program).stderr
                                  for form in ((), ("--openmetrics",), ("--json",)))
         self.assertRegex(text, r"\nSeen with ([\d.]+ MiB) in memory; its peak was [\d.]+ MiB \((9\d|100)%\)\n$")
-        self.assertRegex(text, rf"^python.*: {text.split('Seen with ')[1].split(' in ')[0]} in memory")
+        self.assertRegex(text, rf"^grows, .*: {text.split('Seen with ')[1].split(' in ')[0]} in memory")
         self.assertRegex(metrics, r"hakmem_peak_seen_bytes \d+\n.*\nhakmem_peak_kernel_bytes \d+\n# EOF\n$".replace(".*", "(# .*\n)*#.*"))
         self.assertEqual(metrics.count("# EOF"), 1)
         self.assertIn("seen_bytes", json.loads(values)["peak"])
