@@ -14,9 +14,10 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* A stack holds the thread-local data of all libraries too: if that does not fit into the first,
- * the second will do. */
+/* Beside the thread-local data of all libraries, which glibc puts on the stack too. If more lies
+ * there than is known of, so that the first is refused, the second will do. */
 static const size_t stack_bytes[] = {(size_t)64 << 10, (size_t)8 << 20};
+static size_t background_data_bytes;
 
 static void *background_run(void *unused)
 {
@@ -41,8 +42,9 @@ static bool background_start(void)
     pthread_t thread;
     bool started = false;
     for (size_t i = 0; i < sizeof stack_bytes / sizeof stack_bytes[0] && !started; i++)
-        started = pthread_attr_setstacksize(&attributes, stack_bytes[i]) == 0 &&
-                  pthread_create(&thread, &attributes, background_run, NULL) == 0;
+        started =
+            pthread_attr_setstacksize(&attributes, stack_bytes[i] + background_data_bytes) == 0 &&
+            pthread_create(&thread, &attributes, background_run, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return started;
@@ -65,6 +67,7 @@ static void background_forked(void)
 
 bool hak_background_begin(void)
 {
+    background_data_bytes = hak_round_up(hak_os_thread_data_bytes(), hak_os_page_bytes());
     return background_start() && pthread_atfork(NULL, NULL, background_forked) == 0;
 }
 

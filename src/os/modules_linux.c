@@ -72,6 +72,22 @@ bool hak_os_find_module(uintptr_t address, struct hak_os_module *out)
     return dl_iterate_phdr(modules_look, &search) == 1;
 }
 
+static int modules_add_thread_data(struct dl_phdr_info *info, size_t size, void *sum)
+{
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS)
+            *(size_t *)sum += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+    return 0;
+}
+
+size_t hak_os_thread_data_bytes(void)
+{
+    size_t sum = 0;
+    dl_iterate_phdr(modules_add_thread_data, &sum);
+    return sum;
+}
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* Of glibc 2.35. */
 #pragma weak _dl_find_object

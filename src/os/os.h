@@ -138,6 +138,9 @@ bool hak_os_find_module(uintptr_t address, struct hak_os_module *out);
  */
 bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out);
 
+/* How much thread-local data the loaded files have, at most. Takes a lock of the loader's. */
+size_t hak_os_thread_data_bytes(void);
+
 /* A function of a loaded library, and where it is to be found from now on. */
 struct hak_os_redirect {
     const char *name;
