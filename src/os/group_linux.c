@@ -124,32 +124,58 @@ static const char *group_path_in(const char *line, bool *v1)
     return length == 0 ? controllers + 1 : NULL;
 }
 
+/* The lines of a file, one after the other: with version 1 there are a dozen, of 200 characters and
+ * more in a container. A line that does not fit is cut off; what follows it is read as lines of
+ * their own, which are none of a controller. */
+struct group_lines {
+    int file;
+    size_t have_bytes, used_bytes;
+    char text[PIECE_BYTES];
+};
+
+/* The next line, without its end; NULL: there is none. */
+static char *group_next_line(struct group_lines *l)
+{
+    memmove(l->text, l->text + l->used_bytes, l->have_bytes -= l->used_bytes);
+    for (size_t got = 1; got != 0 && l->have_bytes < sizeof l->text - 1;) {
+        got = hak_os_read(l->file, l->text + l->have_bytes, sizeof l->text - 1 - l->have_bytes);
+        l->have_bytes += got;
+    }
+    l->text[l->have_bytes] = '\0';
+    size_t length = strcspn(l->text, "\n");
+    l->used_bytes = hak_min(length + 1, l->have_bytes);
+    l->text[length] = '\0';
+    return l->have_bytes == 0 ? NULL : l->text;
+}
+
+/* Puts the folder of the group together, if it is a group's line. True: there is no better one. */
+static bool group_take_line(const char *line, char path[HAK_OS_GROUP_PATH])
+{
+    bool v1 = false;
+    struct hak_text joined;
+    const char *group = group_path_in(line, &v1);
+    size_t length = group == NULL ? 0 : strlen(group);
+    if (length == 0 || length >= HAK_OS_GROUP_PATH - sizeof GROUP_V1 - 1)
+        return false;
+    hak_text_begin(&joined, path, HAK_OS_GROUP_PATH);
+    hak_text_string(&joined, v1 ? GROUP_V1 : GROUP_V2);
+    hak_text_string(&joined, group);
+    hak_text_string(&joined, length > 1 ? "/" : "");
+    return v1;
+}
+
 /* The folder of the process's group with a slash at its end: version 1's memory controller if it
  * has one, for then version 2 has none. */
 static void group_find(char path[HAK_OS_GROUP_PATH])
 {
-    char text[PIECE_BYTES];
-    bool v1 = false;
-    group_read_text("/proc/self/cgroup", "", text, sizeof text);
+    struct group_lines lines = {.file = hak_os_open("/proc/self/cgroup", false)};
+    const char *line;
     path[0] = '\0';
-    for (const char *line = text; *line != '\0' && !v1;) {
-        const char *group = group_path_in(line, &v1);
-        size_t length = group == NULL ? 0 : strcspn(group, "\n");
-        if (length != 0 && length < HAK_OS_GROUP_PATH - sizeof GROUP_V1 - 1) {
-            struct hak_text joined;
-            char name[HAK_OS_GROUP_PATH];
-            memcpy(name, group, length);
-            name[length] = '\0';
-            hak_text_begin(&joined, path, HAK_OS_GROUP_PATH);
-            hak_text_string(&joined, v1 ? GROUP_V1 : GROUP_V2);
-            hak_text_string(&joined, name);
-            hak_text_string(&joined, length > 1 ? "/" : "");
-        } else {
-            v1 = false;
-        }
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
+    if (lines.file < 0)
+        return;
+    while ((line = group_next_line(&lines)) != NULL && !group_take_line(line, path))
+        continue;
+    hak_os_close(lines.file);
 }
 
 /* Cuts the last folder off; false at the root of the tree. */

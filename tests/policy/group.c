@@ -28,6 +28,10 @@ struct group_case {
 #define STALLS(total)                                                                              \
     "some avg10=1.00 avg60=0.50 avg300=0.10 total=" total "\nfull avg10=0.00 total=9999\n"
 
+#define NAME_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LONG_NAME NAME_64 NAME_64 NAME_64 NAME_64
+#define POD "/kubepods/burstable/pod01234567-89ab-cdef-0123-456789abcdef/" NAME_64 "\n"
+
 static const struct group_case cases[] = {
     {"version 2",
      {{"/proc/self/cgroup", "0::/shop/web\n"},
@@ -76,6 +80,26 @@ static const struct group_case cases[] = {
      3000000,
      0,
      V1 "batch/"},
+    {"version 1 in a container: the file is longer than 1 KiB, and memory comes late",
+     {{"/proc/self/cgroup",
+       "12:blkio:" POD "11:pids:" POD "10:hugetlb:" POD "9:perf_event:" POD "8:cpuset:" POD
+       "7:cpu,cpuacct:" POD "6:freezer:" POD "5:net_cls,net_prio:" POD "4:devices:" POD
+       "3:memory:" POD "2:rdma:/\n1:name=systemd:" POD "0::/system.slice/containerd.service\n"},
+      {V1 "memory.limit_in_bytes", "5000000\n"},
+      {V1 "memory.usage_in_bytes", "4000000\n"}},
+     5000000,
+     4000000,
+     0,
+     V1},
+    {"a line that is longer than a path can be",
+     {{"/proc/self/cgroup",
+       "9:name=systemd:/" LONG_NAME LONG_NAME LONG_NAME LONG_NAME LONG_NAME "\n4:memory:/a\n"},
+      {V1 "a/memory.limit_in_bytes", "5000000\n"},
+      {V1 "a/memory.usage_in_bytes", "4000000\n"}},
+     5000000,
+     4000000,
+     0,
+     V1 "a/"},
     {"version 1 without a limit",
      {{"/proc/self/cgroup", "4:memory:/\n"},
       {V1 "memory.limit_in_bytes", "9223372036854771712\n"},
@@ -161,7 +185,8 @@ static void check_resident(void)
         "statm", {{"/proc/self/statm", "900 25 7 1 0 3 0\n"}}, 0, 0, 0, ""};
     now = &memory;
     expect(hak_os_resident_bytes() == 25 * 4096, "resident");
-    now = &cases[7];
+    static const struct group_case nothing = {"no statm", {{NULL, NULL}}, 0, 0, 0, ""};
+    now = &nothing;
     expect(hak_os_resident_bytes() == 0, "resident without /proc");
 }
 
