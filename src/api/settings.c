@@ -62,12 +62,13 @@ int hak_setting_control(const char *name, uint64_t *value, const uint64_t *new_v
         const struct setting *s = &settings[i];
         if (strcmp(s->name, name) != 0)
             continue;
-        if (new_value != NULL && *new_value > s->most)
+        uint64_t wanted = new_value != NULL ? *new_value : 0; /* `value` may be the same */
+        if (wanted > s->most)
             return EINVAL;
         if (value != NULL)
             *value = s->kind == SETTING_FLAG ? *(bool *)s->value : *(uint64_t *)s->value;
         if (new_value != NULL)
-            setting_put(s, *new_value);
+            setting_put(s, wanted);
         return 0;
     }
     return ENOENT;
@@ -160,9 +161,10 @@ int hak_class_control(const char *name, uint64_t *value, const uint64_t *new_val
         hak_heap_self_slow();
         if (!hak_heap_started())
             return EINVAL;
+        uint64_t wanted = new_value != NULL ? *new_value : 0; /* `value` may be the same */
         if (value != NULL)
             *value = class_value(class_values[i].value, hak_class_of(size));
-        return new_value == NULL || hak_control_set_soft_cap(size, *new_value) ? 0 : EINVAL;
+        return new_value == NULL || hak_control_set_soft_cap(size, wanted) ? 0 : EINVAL;
     }
     return ENOENT;
 }

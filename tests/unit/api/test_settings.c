@@ -142,6 +142,20 @@ static void the_old_value_comes_with_the_new(void **state)
     assert_int_equal(value_of("option.superslab_ttl_sec"), 7);
 }
 
+static void the_old_and_the_new_value_may_be_one_variable(void **state)
+{
+    (void)state;
+    uint64_t one = 7;
+    assert_int_equal(set("option.superslab_ttl_sec", 3), 0);
+    assert_int_equal(hakmem_ctl("option.superslab_ttl_sec", &one, &one), 0);
+    assert_int_equal(one, 3);
+    assert_int_equal(value_of("option.superslab_ttl_sec"), 7);
+    one = 1 << 20;
+    assert_int_equal(hakmem_ctl("class.64.soft_cap_bytes", &one, &one), 0);
+    assert_int_equal(one, 0);
+    assert_int_equal(value_of("class.64.soft_cap_bytes"), 1 << 20);
+}
+
 static void a_limit_that_is_raised_lets_the_program_go_on(void **state)
 {
     (void)state;
@@ -219,6 +233,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_huge_pages_of_a_policy_hold_until_they_are_set),
     cmocka_unit_test(a_value_out_of_range_changes_nothing),
     cmocka_unit_test(the_old_value_comes_with_the_new),
+    cmocka_unit_test(the_old_and_the_new_value_may_be_one_variable),
     cmocka_unit_test(a_limit_that_is_raised_lets_the_program_go_on),
     cmocka_unit_test(mallopt_and_the_option_follow_each_other),
     cmocka_unit_test(classes_have_their_figures),
