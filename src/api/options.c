@@ -532,7 +532,7 @@ static bool options_read_lists(char **environment)
         const char *conf = options_behind(*e, PREFIX "CONF=");
         const char *perturb = HAK_HARDENED ? NULL : options_behind(*e, "MALLOC_PERTURB_=");
         any = any || file != NULL || conf != NULL || perturb != NULL;
-        if (file != NULL)
+        if (file != NULL && *file != '\0')
             options_parse_file(file);
         else if (perturb != NULL)
             options_libc_perturb(perturb);

@@ -125,6 +125,7 @@ static void an_empty_value_is_none(void **state)
     assert_string_equal(read_options("HAKMEM_SUPERSLAB_MAX_CACHED=", "HAKMEM_STATS="), "");
     assert_string_equal(read_options("HAKMEM_CONF=stats:1", "HAKMEM_STATS="), "");
     assert_true(hak_options.stats);
+    assert_string_equal(read_options("HAKMEM_CONF_FILE=", "HAKMEM_CONF="), "");
 }
 
 static void a_list_may_have_whole_names(void **state)
