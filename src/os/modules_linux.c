@@ -92,7 +92,8 @@ size_t hak_os_thread_data_bytes(void)
 /* Of glibc 2.35. */
 #pragma weak _dl_find_object
 
-/* What a file's headers say, which its first part in memory begins with as a rule. */
+/* What a file's headers say, which its first part in memory begins with as a rule. Tools that
+ * change files put them behind everything else: then nobody but the loader knows where they are. */
 bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out)
 {
     struct dl_find_object found;
@@ -102,7 +103,7 @@ bool hak_os_find_running_module(uintptr_t address, struct hak_os_module *out)
     if (_dl_find_object((void *)address, &found) != 0)
         return false;
     const ElfW(Ehdr) *header = found.dlfo_map_start;
-    if (!hak_bytes_are_equal(header->e_ident, ELFMAG, SELFMAG))
+    if (!hak_bytes_are_equal(header->e_ident, ELFMAG, SELFMAG) || header->e_phoff != sizeof *header)
         return hak_os_find_module(address, out);
     struct dl_phdr_info info = {
         .dlpi_addr = found.dlfo_link_map->l_addr,

@@ -6,6 +6,7 @@
 
 #include "telemetry/telemetry.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <semaphore.h>
 
@@ -300,6 +301,44 @@ static void the_file_of_an_address_is_found(void **state)
     }
 }
 
+#ifdef __GLIBC__ /* with others libm is no file of its own */
+/* A copy of a library, with its program headers behind everything else. */
+static void copy_with_headers_at_the_end(const char *library, const char *to)
+{
+    static char bytes[8 * MIB];
+    FILE *from = fopen(library, "rb");
+    MUST(from != NULL);
+    size_t size = fread(bytes, 1, sizeof bytes - 64 * KIB, from);
+    (void)fclose(from);
+    ElfW(Ehdr) *header = (ElfW(Ehdr) *)(void *)bytes;
+    size_t headers_bytes = header->e_phnum * sizeof(ElfW(Phdr));
+    size_t at = hak_round_up(size, 4 * KIB);
+    memcpy(bytes + at, bytes + header->e_phoff, headers_bytes);
+    header->e_phoff = at;
+    FILE *file = fopen(to, "wb");
+    MUST(file != NULL && fwrite(bytes, 1, at + headers_bytes, file) == at + headers_bytes);
+    MUST(fclose(file) == 0);
+}
+
+static void a_file_whose_headers_lie_elsewhere_is_found(void **state)
+{
+    (void)state;
+    static char path[] = "/tmp/hakmem-headers-XXXXXX";
+    struct link_map *usual = dlopen("libm.so.6", RTLD_NOW);
+    struct hak_os_module known, found;
+    MUST(usual != NULL && mkstemp(path) >= 0);
+    copy_with_headers_at_the_end(usual->l_name, path);
+    struct link_map *moved = dlopen(path, RTLD_NOW);
+    unlink(path);
+    CHECK(moved != NULL, "%s", dlerror());
+    assert_true(hak_os_find_module((uintptr_t)dlsym(usual, "frexp"), &known));
+    assert_true(hak_os_find_running_module((uintptr_t)dlsym(moved, "frexp"), &found));
+    assert_int_equal(found.base, moved->l_addr);
+    assert_int_equal(found.build_id_bytes, known.build_id_bytes);
+    assert_memory_equal(found.build_id, known.build_id, known.build_id_bytes);
+}
+#endif
+
 static void rules_give_sites_their_group(void **state)
 {
     (void)state;
@@ -392,6 +431,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(evidence_is_told_once),
     cmocka_unit_test(sites_that_live_alike_make_no_rules),
     cmocka_unit_test(the_file_of_an_address_is_found),
+#ifdef __GLIBC__
+    cmocka_unit_test(a_file_whose_headers_lie_elsewhere_is_found),
+#endif
     cmocka_unit_test(rules_give_sites_their_group),
     cmocka_unit_test(a_child_finds_rules_though_a_thread_was_in_the_list_of_files),
     cmocka_unit_test(there_is_an_end_to_rules),
