@@ -281,6 +281,18 @@ static void options_warn_bad(const struct option *o, const char *s, size_t lengt
         options_warn("bad value \"", s, length, wanted, o->name);
 }
 
+/* Options that somebody has set, to the default maybe: a bit for each. */
+static uint64_t options_given HAK_RARELY_USED;
+_Static_assert(OPTIONS <= 64, "a bit for each");
+
+static bool options_is_given(const void *member)
+{
+    bool is_given = false;
+    for (size_t i = 0; i < OPTIONS; i++)
+        is_given |= (char *)&hak_options + options[i].at == member && (options_given >> i & 1);
+    return is_given;
+}
+
 /* An empty value is as good as none: so scripts undo what others have set. */
 static void options_set(const char *name, size_t name_length, const char *value,
                         size_t value_length)
@@ -291,7 +303,9 @@ static void options_set(const char *name, size_t name_length, const char *value,
             continue;
         if (value_length == 0 && o->kind != OPTION_TEXT)
             return;
-        if (!options_parse(o, value, value_length))
+        if (options_parse(o, value, value_length))
+            options_given |= UINT64_C(1) << i;
+        else
             options_warn_bad(o, value, value_length);
         return;
     }
@@ -440,10 +454,10 @@ static void options_policy(void)
 {
     struct hak_policy_config config = {.watch_group = hak_options.cgroup};
     char *text = hak_options.policy;
-    config.fixed[HAK_KNOB_AGE] = hak_options.superslab_ttl_sec != 1;
-    config.fixed[HAK_KNOB_HUGE_PAGES] =
-        hak_options.huge_pages_from_mb != HAK_POOL_HUGE_PAGES_FROM_MB;
-    config.fixed[HAK_KNOB_KEEP] = hak_options.superslab_max_memory_mb != 0;
+    config.fixed[HAK_KNOB_AGE] = options_is_given(&hak_options.superslab_ttl_sec);
+    config.fixed[HAK_KNOB_HUGE_PAGES] = options_is_given(&hak_options.huge_pages_from_mb);
+    config.fixed[HAK_KNOB_KEEP] = options_is_given(&hak_options.superslab_max_memory_mb);
+    config.fixed[HAK_KNOB_PREWARM] = options_is_given(&hak_options.prewarm_superslabs);
     const char *learn = options_behind(text, "learn:");
     const char *try = options_behind(text, "try:");
     if (learn != NULL) {

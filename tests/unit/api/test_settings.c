@@ -71,8 +71,8 @@ static void numbers_reach_the_layer_that_they_limit(void **state)
     assert_int_equal(hak_pool.limit_superslabs, 0);
 }
 
-/* A policy by which this knob is not at its default. */
-static void start_with_policy(enum hak_knob knob)
+/* A policy by which this knob is not at its default; with an option, or NULL. */
+static void start_with_policy_and(enum hak_knob knob, char *option)
 {
     static char text[HAK_POLICY_FILE_MOST];
     char file[64], variable[80];
@@ -84,8 +84,37 @@ static void start_with_policy(enum hak_knob knob)
     snprintf(file, sizeof file, "/tmp/hakmem-test-policy-%d", (int)getpid());
     assert_int_equal(hak_os_write_file(file, text, length), 0);
     snprintf(variable, sizeof variable, "HAKMEM_POLICY=%s", file);
-    hak_options_read((char *[]){variable, NULL});
+    hak_options_read((char *[]){variable, option, NULL});
     unlink(file);
+}
+
+static void start_with_policy(enum hak_knob knob)
+{
+    start_with_policy_and(knob, NULL);
+}
+
+static void an_option_beats_a_policy(void **state)
+{
+    (void)state;
+    start_with_policy_and(HAK_KNOB_AGE, "HAKMEM_SUPERSLAB_TTL_SEC=2");
+    assert_int_equal(hak_pool.config.max_age_ns, 2000000000);
+}
+
+static void an_option_that_says_the_default_beats_a_policy(void **state)
+{
+    (void)state;
+    start_with_policy_and(HAK_KNOB_AGE, "HAKMEM_SUPERSLAB_TTL_SEC=1");
+    assert_int_equal(hak_pool.config.max_age_ns, 1000000000);
+    start_with_policy_and(HAK_KNOB_HUGE_PAGES, "HAKMEM_HUGE_PAGES_FROM_MB=8");
+    assert_int_equal(hak_pool.config.huge_pages_from_bytes, 8 << 20);
+    assert_int_equal(value_of("policy.huge_pages"), 8 << 20);
+}
+
+static void prewarming_nothing_beats_a_policy(void **state)
+{
+    (void)state;
+    start_with_policy_and(HAK_KNOB_PREWARM, "HAKMEM_PREWARM_SUPERSLABS=0");
+    CHECK(value_of("pool.retired_superslabs") < 8, "%lu", value_of("pool.retired_superslabs"));
 }
 
 static void set_others(void)
@@ -229,6 +258,9 @@ static void classes_have_their_figures(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_name_can_be_read),
     cmocka_unit_test(numbers_reach_the_layer_that_they_limit),
+    cmocka_unit_test(an_option_beats_a_policy),
+    cmocka_unit_test(an_option_that_says_the_default_beats_a_policy),
+    cmocka_unit_test(prewarming_nothing_beats_a_policy),
     cmocka_unit_test(the_age_of_a_policy_holds_until_that_is_set),
     cmocka_unit_test(the_huge_pages_of_a_policy_hold_until_they_are_set),
     cmocka_unit_test(a_value_out_of_range_changes_nothing),
