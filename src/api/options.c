@@ -54,7 +54,7 @@ static const struct option options[] = {
     {"PREWARM_SUPERSLABS_C6", OPTION_NUMBER, AT(prewarm_of_class[6]), PREWARM_MOST}, /* the same */
     {"PREWARM_SUPERSLABS_C7", OPTION_NUMBER, AT(prewarm_of_class[7]), PREWARM_MOST}, /* the same */
     {"PREWARM_LAZY", OPTION_FLAG, AT(prewarm_lazy), 1}, /* prewarm when memory is first asked of the system rather than at the start */
-    {"BACKGROUND_THREAD", OPTION_FLAG, AT(background_thread), 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin */
+    {"BACKGROUND_THREAD", OPTION_FLAG, AT(background_thread), 1}, /* start a thread that, four times a second, takes in what was freed for sleeping threads and gives back what is older than SUPERSLAB_TTL_SEC, even if the program makes no call; in the child of a fork it starts again with the first call that is more than a look into a bin; it ends when the main thread does by pthread_exit */
     {"CHECK_MISMATCH", OPTION_FLAG, AT(check_mismatch), 1}, /* hardened library only: free is for blocks of malloc and its family, delete for new, delete[] for new[], and the aligned kinds for their own; 0 for programs that mix them */
     {"CHECK_SIZES", OPTION_FLAG, AT(check_sizes), 1}, /* hardened library only: free_sized, free_aligned_sized and delete name the size and the alignment that were asked for; 0 for programs that delete an object as one of a base class without a virtual destructor */
     {"PROF", OPTION_FLAG, AT(prof), 1}, /* sample the heap from the start and write the profile when the process ends: docs/profiling.md */

@@ -6,6 +6,7 @@
 #include "os/syscall_internal.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -43,6 +44,17 @@ void hak_os_sleep_ns(uint64_t ns)
     struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     while (hak_syscall6(SYS_nanosleep, (long)&left, (long)&left, 0, 0, 0, 0) == -EINTR)
         continue;
+}
+
+void hak_os_sleep_while(_Atomic(uint32_t) *word, uint32_t is, uint64_t ns)
+{
+    struct timespec most = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    hak_syscall6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, is, (long)&most, 0, 0);
+}
+
+void hak_os_wake(_Atomic(uint32_t) *word)
+{
+    hak_syscall6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
 uint64_t hak_os_random(void)

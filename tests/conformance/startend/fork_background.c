@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -203,9 +204,61 @@ static void none_without_the_option(void **state)
     CHECK(child_exited(&self, 0), "%s", child_describe(&self));
 }
 
+/* ---- the end of the main thread ---- */
+
+static void *after_the_main_thread(void *unused)
+{
+    usleep(50000);
+    busy_require(busy_churn(100, 4), "work after the main thread's end");
+    return unused;
+}
+
+/* The thread that forked is the child's main thread. */
+static void end_the_main_thread(void)
+{
+    pthread_t thread;
+    busy_require(take_a_slow_path() && threads_now() == 2, "a background thread");
+    busy_require(pthread_create(&thread, NULL, after_the_main_thread, NULL) == 0, "a thread");
+    pthread_exit(NULL);
+}
+
+static void *fork_after_the_main_thread(void *unused)
+{
+    usleep(50000);
+    pid_t pid = fork();
+    int status = -1;
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        end_the_main_thread();
+    }
+    busy_require(waitpid(pid, &status, 0) == pid && status == 0, "the end of a child");
+    return unused;
+}
+
+static int main_ends(void)
+{
+    pthread_t thread;
+    busy_require(threads_now() == 2, "a background thread");
+    busy_require(pthread_create(&thread, NULL, fork_after_the_main_thread, NULL) == 0, "a thread");
+    pthread_exit(NULL);
+}
+
+static void a_process_ends_though_its_main_thread_has_ended(void **state)
+{
+    (void)state;
+    static struct child self;
+    char *argv[] = {(char *)child_self(), "--main-ends", NULL};
+    self.argv = argv;
+    self.timeout_seconds = HANG_SECONDS;
+    assert_true(child_run(&self));
+    CHECK(child_exited(&self, 0), "%s", child_describe(&self));
+}
+
 int main(int argc, char **argv)
 {
     allocator_require();
+    if (argc == 2 && strcmp(argv[1], "--main-ends") == 0)
+        return main_ends();
     if (argc == 2 && strcmp(argv[1], "--without") == 0)
         return in_child(fork, allocate_and_have_none) != 0;
     const struct CMUnitTest tests[] = {
@@ -216,6 +269,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_of_a_child_without_calls_goes_back),
         cmocka_unit_test(many_forks_with_threads_do_not_hang),
         cmocka_unit_test(none_without_the_option),
+        cmocka_unit_test(a_process_ends_though_its_main_thread_has_ended),
     };
     return RUN_TESTS(tests);
 }
