@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support/api.h"
+#include "support/bytes.h"
 
 #define SHADOW_ODD 0x9e3779b97f4a7c15u
 
@@ -67,10 +68,8 @@ static uint64_t shadow_unmix(uint64_t word)
 static void shadow_write(unsigned char *p, size_t from, size_t to, uint64_t serial)
 {
     size_t i = from;
-    for (; i + 8 <= to; i += 8) {
-        uint64_t w = shadow_word(serial, i / 8);
-        memcpy(p + i, &w, 8);
-    }
+    for (; i + 8 <= to; i += 8)
+        bytes_store(p + i, shadow_word(serial, i / 8));
     uint64_t w = shadow_word(serial, i / 8);
     memcpy(p + i, &w, to - i);
 }
@@ -93,12 +92,9 @@ static void shadow_wrong(const struct block *b, const unsigned char *p, size_t a
 static void shadow_read(const struct block *b, const unsigned char *p, size_t from, size_t to)
 {
     size_t i = from;
-    for (; i + 8 <= to; i += 8) {
-        uint64_t expected = shadow_word(b->serial, i / 8), found;
-        memcpy(&found, p + i, 8);
-        if (found != expected)
+    for (; i + 8 <= to; i += 8)
+        if (bytes_load(p + i) != shadow_word(b->serial, i / 8))
             shadow_wrong(b, p, i);
-    }
     uint64_t expected = shadow_word(b->serial, i / 8);
     if (memcmp(p + i, &expected, to - i) != 0)
         shadow_wrong(b, p, i);

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "support/bytes.h"
+
 static inline uint64_t pattern_word(uint64_t seed, size_t index)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u;
@@ -23,10 +25,8 @@ static inline void pattern_fill(void *block, size_t size, uint64_t seed)
 {
     unsigned char *p = (unsigned char *)block;
     size_t words = size / 8;
-    for (size_t i = 0; i < words; i++) {
-        uint64_t w = pattern_word(seed, i);
-        memcpy(p + i * 8, &w, 8);
-    }
+    for (size_t i = 0; i < words; i++)
+        bytes_store(p + i * 8, pattern_word(seed, i));
     uint64_t tail = pattern_word(seed, words);
     memcpy(p + words * 8, &tail, size % 8);
 }
@@ -36,11 +36,8 @@ static inline size_t pattern_check(const void *block, size_t size, uint64_t seed
 {
     const unsigned char *p = (const unsigned char *)block;
     size_t i = 0;
-    for (uint64_t found; i + 8 <= size; i += 8) {
-        memcpy(&found, p + i, 8);
-        if (found != pattern_word(seed, i / 8))
-            break;
-    }
+    while (i + 8 <= size && bytes_load(p + i) == pattern_word(seed, i / 8))
+        i += 8;
     uint64_t word = pattern_word(seed, i / 8);
     const unsigned char *expected = (const unsigned char *)&word;
     for (size_t k = 0; k < 8 && i + k < size; k++)
@@ -56,9 +53,7 @@ static inline bool pattern_holds(const void *block, size_t size, uint64_t seed)
 
 static inline bool all_zero(const void *block, size_t size)
 {
-    const unsigned char *p = (const unsigned char *)block;
-    return size == 0 ||
-           (p[0] == 0 && memcmp(p, p + 1, size - 1) == 0); /* each byte is as the last */
+    return bytes_all(block, size, 0);
 }
 
 /* xorshift64*: small, seeded, the same everywhere. */

@@ -3,6 +3,8 @@
  * Unit tests of cache: refill, overflow and the size of bins, in one thread. */
 #include "cache_support.h"
 
+#include "bytes.h"
+
 #define MANY 20000u
 #define MOST (32u * 4096u + 1u) /* more than a superslab holds of the smallest class */
 
@@ -445,10 +447,7 @@ struct shadow {
 
 static bool is_zero(const char *p, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != 0)
-            return false;
-    return true;
+    return bytes_all(p, bytes, 0);
 }
 
 static void blocks_said_to_be_zero_are_zero_and_live_ones_are_left_alone(void **state)

@@ -5,6 +5,7 @@
 
 #include "../unit.h"
 
+#include "bytes.h"
 #include "fake_os.h"
 #include "heap/heap.h"
 
@@ -49,9 +50,8 @@ static inline void fill(char *p, size_t bytes, unsigned seed)
 static inline bool is_filled(const char *p, size_t bytes, size_t filled, unsigned seed)
 {
     size_t dense = hak_min(filled, 4096);
-    for (size_t i = 0; i < hak_min(bytes, dense); i++)
-        if (p[i] != (char)seed)
-            return false;
+    if (!bytes_all(p, hak_min(bytes, dense), (unsigned char)seed))
+        return false;
     for (size_t i = dense; i < bytes; i += FILL_STEP)
         if (i != filled - 1 && p[i] != (char)(seed + i / FILL_STEP))
             return false;
@@ -60,10 +60,7 @@ static inline bool is_filled(const char *p, size_t bytes, size_t filled, unsigne
 
 static inline bool is_zero(const char *p, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != 0)
-            return false;
-    return true;
+    return bytes_all(p, bytes, 0);
 }
 
 /* After every block was freed: nothing is held. */

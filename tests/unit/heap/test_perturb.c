@@ -12,10 +12,7 @@ static const size_t sizes[] = {1, 40, 1024, 1025, 30000, 65536, 200000, 3000000}
 
 static bool is_all(const char *p, size_t bytes, uint8_t value)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != (char)value)
-            return false;
-    return true;
+    return bytes_all(p, bytes, value);
 }
 
 /* What is kept in bins from before comes out filled as well. */

@@ -3,6 +3,7 @@
  * Unit tests of os: memory. Each claim of the contract in os.h, against the running kernel. */
 #include "../unit.h"
 
+#include "bytes.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -32,10 +33,7 @@ static bool is_mapped(char *at)
 
 static bool is_zero(const char *at, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != 0)
-            return false;
-    return true;
+    return bytes_all(at, bytes, 0);
 }
 
 static void find_hole_keeps_nothing_mapped(void **state)
