@@ -7,8 +7,6 @@ a result may have more. It never reads a file.
 
 from typing import Any
 
-import jsonschema
-
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 METRIC = {
@@ -94,6 +92,8 @@ LEARNED = record(
 
 def problem_of(result: object, shape: dict[str, Any] = RESULT) -> str:
     """What is wrong with a result and where; empty if nothing is."""
+    import jsonschema  # it takes a while to load
+
     error = jsonschema.exceptions.best_match(
         jsonschema.Draft202012Validator(shape).iter_errors(result)
     )

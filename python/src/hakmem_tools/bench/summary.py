@@ -8,14 +8,15 @@ import json
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from hakmem_tools.bench import schema, stats
 from hakmem_tools.bench.places import BenchError
 from hakmem_tools.bench.runner import SCHEMA, Result
 from hakmem_tools.bench.suite import SCALING
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PAGE_KB = 4.0
 
@@ -165,8 +166,10 @@ FRAME = (
 )
 
 
-def frame_of(rows: list[Row]) -> pl.DataFrame:
+def frame_of(rows: list[Row]) -> "pl.DataFrame":
     """The rows as a table of polars, for those who want to reckon with them."""
+    import polars as pl  # it takes a while to load
+
     return pl.DataFrame(
         {name: [getattr(row, name) for row in rows] for name in FRAME}, infer_schema_length=None
     )
@@ -174,6 +177,8 @@ def frame_of(rows: list[Row]) -> pl.DataFrame:
 
 def geometric_means(rows: list[Row], group: str = "") -> list[Mean]:
     """For each allocator, over the benchmarks that it completed; failures are counted beside."""
+    import polars as pl  # as above
+
     frame = frame_of([row for row in rows if not group or row.group == group])
     if frame.is_empty():
         return []
