@@ -125,7 +125,7 @@ void *hak_api_realloc(void *p, size_t size, uintptr_t site)
     return malloc_realloc_slow(p, size, site);
 }
 
-HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
+HAK_NOINLINE HAK_PUBLIC void *hakmem_realloc(void *p, size_t size)
 {
     return hak_api_realloc(p, size, HAK_CALL_SITE());
 }
@@ -138,9 +138,27 @@ void *hak_api_reallocarray(void *p, size_t count, size_t size, uintptr_t site)
     return hak_api_realloc(p, bytes, site);
 }
 
+/* A tail call, so that the call site is the program's. To the whole function, in whose place
+ * valgrind puts its own; it knows no reallocarray. */
 HAK_PUBLIC void *hakmem_reallocarray(void *p, size_t count, size_t size)
 {
-    return hak_api_reallocarray(p, count, size, HAK_CALL_SITE());
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return malloc_refuse_size(SIZE_MAX);
+    return hakmem_realloc(p, bytes);
+}
+
+/* What reallocarray is. As in glibc it calls the realloc that the program finds: who has malloc,
+ * calloc, realloc and free of its own, or another library before this one, need not have it. */
+HAK_HIDDEN void *hak_found_reallocarray(void *p, size_t count, size_t size);
+HAK_PUBLIC void *malloc_found_realloc(void *p, size_t size) HAK_FOUND(realloc, hakmem_realloc);
+
+void *hak_found_reallocarray(void *p, size_t count, size_t size)
+{
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return malloc_refuse_size(SIZE_MAX);
+    return malloc_found_realloc(p, bytes);
 }
 
 /* Frees that say more of their block; the hardened library checks that it is true. */
@@ -232,7 +250,7 @@ HAK_ALSO(void *, malloc, (size_t), hakmem_malloc)
 HAK_ALSO(void, free, (void *), hakmem_free)
 HAK_ALSO(void *, calloc, (size_t, size_t), hakmem_calloc)
 HAK_ALSO(void *, realloc, (void *, size_t), hakmem_realloc)
-HAK_ALSO(void *, reallocarray, (void *, size_t, size_t), hakmem_reallocarray)
+HAK_ALSO(void *, reallocarray, (void *, size_t, size_t), hak_found_reallocarray)
 HAK_ALSO(void, free_sized, (void *, size_t), hakmem_free_sized)
 HAK_ALSO(void, free_aligned_sized, (void *, size_t, size_t), hakmem_free_aligned_sized)
 HAK_ALSO(void, cfree, (void *), hakmem_cfree)

@@ -46,13 +46,16 @@
 #define HAK_FAST __attribute__((aligned(HAK_CACHE_LINE)))
 
 /* The public functions are named hakmem_x; in the libraries that replace malloc each has its usual
- * name as an alias. */
+ * name as an alias. A function that is declared as HAK_FOUND is the one that the program finds
+ * under that name: it may have one of its own (cmake/operators.list names it, too). */
 #ifndef HAK_INTERPOSE
 #define HAK_INTERPOSE 0
 #endif
 #if HAK_INTERPOSE
 #define HAK_ALSO(result, name, parameters, target)                                                 \
     HAK_PUBLIC result name parameters __attribute__((alias(#target)));
+#define HAK_FOUND(name, target) __asm__(#name)
 #else
 #define HAK_ALSO(result, name, parameters, target)
+#define HAK_FOUND(name, target) __asm__(#target)
 #endif

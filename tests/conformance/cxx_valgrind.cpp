@@ -1,5 +1,6 @@
 /* Conformance: under valgrind, which puts its own functions in the place of malloc, free and the
- * operators, blocks of all kinds go back to who gave them. Valgrind says so if one does not.
+ * operators (and of no reallocarray), blocks of all kinds go back to who gave them. Valgrind says
+ * so if one does not.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <cstdlib>
 #include <memory>
@@ -24,6 +25,7 @@ int main()
         delete new (std::nothrow) int(i);
         delete[] new (std::nothrow) int[3]();
         std::free(std::realloc(std::malloc(100), 5000));
+        std::free(reallocarray(std::malloc(100), 50, 100));
     }
     return names[999].size() == 52 ? 0 : 1;
 }
