@@ -53,8 +53,12 @@ POSTPONED = kept("not run: no scenario refuses both to unmap a huge block and th
                  "the thread that freed it to the one that tries again")
 PROFILE = kept("not run: no scenario profiles; a site or a table is made whole before its number or the period is seen, "
                "by plain release and acquire")
+BACKGROUND = kept("not run: the simulated system starts no thread of the library's own; any thread of a fork's child may start it "
+                  "on its slow path, and the main thread reads at its end which one that is")
 
 ORDERS = {
+    "api/background.c background_main_ends load_acquire -> relaxed": BACKGROUND,
+    "api/background.c background_start store_release -> relaxed": BACKGROUND,
     "cache/cache.h hak_orphans_of_group load_acquire -> relaxed": GROUP_ORPHANS,
     "cache/threads.c registry_make_group_orphans store_release -> relaxed": GROUP_ORPHANS,
     "cache/homes.c homes_is_still_home load_acquire -> relaxed": by("blocks_visits"),
