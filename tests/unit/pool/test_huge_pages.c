@@ -67,7 +67,7 @@ static void a_child_of_a_fork_gets_them_once_it_has_grown(void **state)
 static void release_superslab(size_t superslab)
 {
     for (unsigned i = 0; i < HAK_SLOTS; i++)
-        release(superslab * HAK_SLOTS + i, 1, DENSE);
+        release(superslab * HAK_SLOTS + i, 1, 3);
 }
 
 static void a_child_that_gives_back_and_grows_again_gets_them_too(void **state)
