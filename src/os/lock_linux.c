@@ -9,9 +9,6 @@
 #include "os/os.h"
 #include "os/syscall_internal.h"
 
-#include <linux/futex.h>
-#include <time.h>
-
 enum { LOCK_FREE = 0, LOCK_HELD = 1, LOCK_AWAITED = 2 };
 enum { LOCK_SPINS = HAK_SCHED ? 1 : 60, LOCK_YIELDS = HAK_SCHED ? 0 : 8 };
 
@@ -25,7 +22,7 @@ void hak_lock_set_waits(hak_lock_waits *call)
 /* Sleeps until somebody wakes it, if the lock is awaited, but not for long: a signal handler may
  * fork meanwhile, and then there is nobody in the child who would. The longer it has waited, the
  * longer: thousands that looked again at once would keep the holder from running. */
-#define LOCK_SLEEP_NS 20000000
+#define LOCK_SLEEP_NS UINT64_C(20000000)
 #define LOCK_SLEEP_DOUBLINGS 5
 static void lock_sleep(struct hak_lock *lock, unsigned times)
 {
@@ -33,9 +30,8 @@ static void lock_sleep(struct hak_lock *lock, unsigned times)
     (void)times;
     hak_sched_sleep(&lock->state, LOCK_AWAITED);
 #else
-    struct timespec most = {.tv_nsec = LOCK_SLEEP_NS << hak_min(times, LOCK_SLEEP_DOUBLINGS)};
-    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, (long)&most, 0,
-                 0);
+    hak_os_sleep_while(&lock->state, LOCK_AWAITED,
+                       LOCK_SLEEP_NS << hak_min(times, LOCK_SLEEP_DOUBLINGS));
     hak_lock_waits *call = hak_load_relaxed(&lock_waits);
     if (call != NULL)
         call();
@@ -48,7 +44,7 @@ static void lock_wake(struct hak_lock *lock)
 #if HAK_SCHED
     hak_sched_wake(&lock->state);
 #else
-    hak_syscall6(SYS_futex, (long)&lock->state, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+    hak_os_wake(&lock->state);
 #endif
 }
 

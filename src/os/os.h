@@ -254,7 +254,8 @@ void hak_os_random_forget(void);
  * call. */
 unsigned hak_os_processors(void);
 void hak_os_sleep_ns(uint64_t ns);
-/* The same, as long as the word is this and nobody wakes it; may end earlier. */
+/* The same, as long as the word is this and nobody wakes it; may end earlier. hak_os_wake wakes one
+ * that sleeps. */
 void hak_os_sleep_while(_Atomic(uint32_t) *word, uint32_t is, uint64_t ns);
 void hak_os_wake(_Atomic(uint32_t) *word);
 uint64_t hak_os_now_ns(void); /* monotonic, milliseconds of resolution are enough */
