@@ -23,9 +23,9 @@ void hak_heap_set_relief(hak_heap_relief *relief)
 }
 
 /* Before a request is refused: what is free and held by somebody goes to where it can be had.
- * Without it a program at HAKMEM_LIMIT_MB, each of whose threads frees only what it needs for its
- * next block, is refused for as long as it asks for blocks that fit nothing: what it freed stays in
- * bins. True: it may be tried once more. */
+ * Without it a program at HAKMEM_LIMIT_MB that frees as much as it asks for, in blocks of other
+ * sizes, is refused again and again: what it freed stays in bins. True: it may be tried once more.
+ */
 static HAK_COLD bool route_try_relief(void)
 {
     struct hak_heap *heap = hak_heap_self_slow();
