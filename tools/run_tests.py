@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests: builds the variants, runs ctest in each, the gates, and the checkers.
 
-    run_tests.py all|quick|lint
+    run_tests.py all|variants|quick|lint
 
 One line a step on the terminal; everything else goes to build/logs. A step that fails shows the end of its log and the
 rest goes on, except what needs it. What failed is said again at the end, in a few lines each. The last line is
@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 VARIANTS = ("release", "debug", "asan", "tsan")
+APART = ("bench", "python", "vm")  # labels of what is not the allocator's or the command's, or needs another kernel
 TAIL_LINES = 60
 AGAIN_LINES = 10
 FAILED_LINE = re.compile(r"error\b|\b(fail(s|ed|ure)?|hangs?|abort|invalid)\b|\bassert", re.I)
@@ -243,11 +244,17 @@ def run_emulated(totals: Totals) -> None:
                          [sys.executable, "-B", "tests/emulated/run.py", f"build/{machine}"])
 
 
-def run_all(totals: Totals) -> None:
-    """Everything."""
+def run_variants(totals: Totals, *left_out: str) -> None:
+    """The allocator and the command: each variant with its tests, but those with a label that is left out."""
     for preset in VARIANTS:
         if build(totals, preset): # the gates with the release variant, to which most of them belong
-            ctest(totals, preset, preset, f"test-{preset}", *([] if preset == "release" else ["-LE", "^gate$"]))
+            labels = left_out if preset == "release" else (*left_out, "gate")
+            ctest(totals, preset, preset, f"test-{preset}", *(["-LE", f"^({'|'.join(labels)})$"] if labels else []))
+
+
+def run_all(totals: Totals) -> None:
+    """Everything."""
+    run_variants(totals)
     run_clang(totals)
     run_rust(totals)
     run_package(totals)
@@ -264,12 +271,13 @@ def run_quick(totals: Totals) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests of hakmem.")
-    parser.add_argument("what", choices=("all", "quick", "lint"))
+    parser.add_argument("what", choices=("all", "variants", "quick", "lint"))
     arguments = parser.parse_args()
     if shutil.which("cmake") is None:
         sys.exit("cmake not found. tools/setup-test.sh installs it.")
     totals = Totals()
-    {"all": run_all, "quick": run_quick, "lint": lint}[arguments.what](totals)
+    steps = {"all": run_all, "variants": lambda t: run_variants(t, *APART), "quick": run_quick, "lint": lint}
+    steps[arguments.what](totals)
     for text in totals.problems:
         say(text)
     say(str(totals))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make test` needs: the build tools, test libraries, checkers, the programs that the tests run
+# Installs what `make test` and `make test-all` need: the build tools, test libraries, checkers, the programs that the tests run
 # under hakmem, a kernel for a virtual machine, and the Python environment of the tools in python/.
 #
 # SPDX-License-Identifier: Apache-2.0 OR MIT
