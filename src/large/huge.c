@@ -22,7 +22,7 @@ static struct hak_superslab *huge_record(size_t superslab)
 static struct hak_whole huge_whole(size_t superslab)
 {
     const struct hak_superslab *r = huge_record(superslab);
-    return (struct hak_whole){superslab, r->huge.superslabs, r->huge.mapped_bytes};
+    return (struct hak_whole){superslab, r->huge.superslabs, r->huge.mapped_bytes, 0};
 }
 
 static void huge_count(size_t bytes, size_t blocks) /* modulo 2^64: counts down too */
@@ -70,7 +70,7 @@ static void *huge_publish(const struct hak_whole *w, uint32_t colour, size_t ask
     r->huge.superslabs = (uint32_t)w->superslabs;
     r->huge.slack_slots = (uint16_t)slack_slots;
     r->huge.note = (struct hak_note){.bytes = asked_bytes};
-    hak_slack_keep_or_purge(w->first);
+    hak_slack_keep_or_purge(w->first, w->clean_slots);
     huge_count(w->mapped_bytes, 1);
     hak_store_release(hak_map_entry(w->first * HAK_SLOTS),
                       HAK_KIND_HUGE); /* ORDER: [large-entry] */
@@ -135,7 +135,8 @@ void hak_huge_free(size_t superslab)
 {
     struct hak_whole w = huge_whole(superslab);
     huge_count(-w.mapped_bytes, (size_t)-1);
-    hak_slack_forget(superslab);
+    if (hak_slack_forget(superslab))
+        w.clean_slots = huge_record(superslab)->huge.slack_slots;
     if (HAK_HARDENED) /* its pages are gone, and guards have left mappings that cannot be moved */
         hak_whole_unmap(&w);
     else
@@ -214,6 +215,7 @@ bool hak_huge_leave(size_t superslab, size_t bytes)
 {
     struct hak_superslab *r = huge_record(superslab);
     r->huge.slack_slots = (uint16_t)((r->huge.mapped_bytes - bytes) / HAK_SLOT_BYTES);
+    hak_store_relaxed(&r->huge.slack, (uint8_t)HAK_SLACK_ANY);
     return hak_slack_try_keep(superslab);
 }
 

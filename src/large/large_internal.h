@@ -70,13 +70,13 @@ uint32_t hak_huge_colour(size_t superslab);
 size_t hak_huge_usable_bytes(size_t superslab);
 
 /* The block that begins here, whose record is whole, may have pages behind it that it does not
- * need: they stay for a while, or go. */
-void hak_slack_keep_or_purge(size_t superslab);
+ * need: they stay for a while, or go. The last `clean_slots` have none. */
+void hak_slack_keep_or_purge(size_t superslab, unsigned clean_slots);
 /* They stay for a while, if as many may: otherwise false, and nothing was done. */
 bool hak_slack_try_keep(size_t superslab);
 /* They stay what they are, and nothing is given back behind the block any more: its owner resizes
- * or frees it. */
-void hak_slack_forget(size_t superslab);
+ * or frees it. True: they have gone, and what lies there reads as zero. */
+bool hak_slack_forget(size_t superslab);
 /* Gives back those of blocks that were made before. Returns the bytes. */
 size_t hak_slack_give_back(uint64_t before_ns);
 

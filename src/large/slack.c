@@ -31,20 +31,22 @@ static bool slack_may_stay(size_t slots)
            hak_max(most, hak_pool_kept_room_slots());
 }
 
-static void slack_purge(size_t superslab)
+/* Returns what the pages are then. */
+static uint8_t slack_purge(size_t superslab)
 {
     const struct hak_superslab *r = hak_superslab(superslab);
     size_t bytes = r->huge.slack_slots * HAK_SLOT_BYTES;
-    hak_os_purge(hak_superslab_address(superslab) + r->huge.mapped_bytes - bytes, bytes);
+    char *at = hak_superslab_address(superslab) + r->huge.mapped_bytes - bytes;
+    return hak_os_purge(at, bytes) == 0 ? HAK_SLACK_GONE : HAK_SLACK_ANY;
 }
 
 /* The caller, who holds the lock, has taken it out of the list. */
-static void slack_uncount_locked(struct hak_superslab *r)
+static void slack_uncount_locked(struct hak_superslab *r, uint8_t pages)
 {
     hak_sub_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
     /* ORDER: [slack] pages are given back no more; pairs with hak_slack_forget, whose caller is
      * about to do something else with the memory */
-    hak_store_release(&r->huge.slack_stays, false);
+    hak_store_release(&r->huge.slack, pages);
 }
 
 static void slack_link_locked(size_t superslab)
@@ -76,31 +78,35 @@ bool hak_slack_try_keep(size_t superslab)
     hak_add_relaxed(&hak_large_counters.slack_slots, (size_t)r->huge.slack_slots);
     hak_store_relaxed(&r->released_ns, hak_os_now_ns());
     hak_lock(&slack.lock);
-    hak_store_relaxed(&r->huge.slack_stays, true);
+    hak_store_relaxed(&r->huge.slack, (uint8_t)HAK_SLACK_STAYS);
     slack_link_locked(superslab);
     hak_unlock(&slack.lock);
     return true;
 }
 
-void hak_slack_keep_or_purge(size_t superslab)
+void hak_slack_keep_or_purge(size_t superslab, unsigned clean_slots)
 {
     struct hak_superslab *r = hak_superslab(superslab);
-    hak_store_relaxed(&r->huge.slack_stays, false);
-    if (r->huge.slack_slots != 0 && !hak_slack_try_keep(superslab))
-        slack_purge(superslab);
+    uint8_t pages = clean_slots >= r->huge.slack_slots ? HAK_SLACK_GONE : HAK_SLACK_ANY;
+    hak_store_relaxed(&r->huge.slack, pages);
+    if (pages != HAK_SLACK_GONE && !hak_slack_try_keep(superslab))
+        hak_store_relaxed(&r->huge.slack, slack_purge(superslab));
 }
 
-void hak_slack_forget(size_t superslab)
+bool hak_slack_forget(size_t superslab)
 {
     struct hak_superslab *r = hak_superslab(superslab);
-    if (!hak_load_acquire(&r->huge.slack_stays)) /* ORDER: [slack] */
-        return;
+    uint8_t pages = hak_load_acquire(&r->huge.slack); /* ORDER: [slack] */
+    if (pages != HAK_SLACK_STAYS)
+        return pages == HAK_SLACK_GONE;
     hak_lock(&slack.lock);
-    if (hak_load_relaxed(&r->huge.slack_stays)) {
+    pages = hak_load_relaxed(&r->huge.slack);
+    if (pages == HAK_SLACK_STAYS) {
         slack_unlink_locked(superslab);
-        slack_uncount_locked(r);
+        slack_uncount_locked(r, HAK_SLACK_ANY);
     }
     hak_unlock(&slack.lock);
+    return pages == HAK_SLACK_GONE;
 }
 
 size_t hak_slack_give_back(uint64_t before_ns)
@@ -116,10 +122,10 @@ size_t hak_slack_give_back(uint64_t before_ns)
         size_t superslab = link - 1;
         struct hak_superslab *r = hak_superslab(superslab);
         link = r->older;
-        slack_purge(superslab);
+        uint8_t pages = slack_purge(superslab);
         slots += r->huge.slack_slots;
         slack_unlink_locked(superslab);
-        slack_uncount_locked(r);
+        slack_uncount_locked(r, pages);
     }
     hak_unlock(&slack.lock);
     return slots * HAK_SLOT_BYTES;

@@ -38,6 +38,10 @@ enum hak_stage {
  * for; small ones asked for, see [huge-unasked]; forbidden, as half of it was given back. */
 enum { HAK_HUGE_NONE, HAK_HUGE_DUE, HAK_HUGE_ASKED, HAK_HUGE_SMALL, HAK_HUGE_FORBIDDEN };
 
+/* What lies behind a huge block: nothing is known of it; it stays with the pages that it had
+ * before; they have gone, and it reads as zero. */
+enum { HAK_SLACK_ANY, HAK_SLACK_STAYS, HAK_SLACK_GONE };
+
 /* One a superslab, HAK_RECORD_BYTES. Any thread; the links under the pool's lock. */
 struct hak_superslab {
     _Atomic(uint64_t) state; /* busy | dirty << 32 */
@@ -61,8 +65,8 @@ struct hak_superslab {
         struct {                           /* a huge block begins here; its owner alone */
             size_t mapped_bytes;
             uint32_t superslabs;
-            uint16_t slack_slots;      /* the last ones are not the block's: see slack.c */
-            _Atomic(bool) slack_stays; /* with the pages that they had before */
+            uint16_t slack_slots;   /* the last ones are not the block's: see slack.c */
+            _Atomic(uint8_t) slack; /* HAK_SLACK_*: their pages */
             struct hak_note note;
         } huge;
     };
@@ -180,9 +184,11 @@ void hak_pool_prewarm_at_growth(size_t superslabs);
 /* --- whole superslabs, for huge blocks --- */
 
 /* A range of superslabs that belongs to the caller alone. Its first `mapped_bytes` bytes (a
- * multiple of a slot) are mapped. */
+ * multiple of a slot) are mapped; of the last `clean_slots` of those is known that they read as
+ * zero, and hold no memory. */
 struct hak_whole {
     size_t first, superslabs, mapped_bytes;
+    unsigned clean_slots;
 };
 
 /* HAK_WHOLE_FRESH: from the system alone, for pages that will be moved to its beginning, so that no

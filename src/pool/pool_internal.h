@@ -144,8 +144,11 @@ void hak_retired_put_at(size_t first, size_t superslabs, uint64_t time_ns);
 /* The newest one. */
 bool hak_retired_try_take_newest(size_t *superslab);
 /* `want` adjacent ones, from the shortest run that is long enough; or, if there is none, the
- * longest run, if it has `least`. Returns how many; 0: none. */
-size_t hak_retired_take_run(size_t want, size_t least, size_t *first);
+ * longest run, if it has `least`. Of several that are as long the one whose memory is most like
+ * what the caller uses: all slots, but `last_slots` of the last superslab that it wants. Returns
+ * how many; 0: none.
+ */
+size_t hak_retired_take_run(size_t want, unsigned last_slots, size_t least, size_t *first);
 /* Below HAKMEM_LIMIT_MB one thread at a time claims retired superslabs to unmap them: whoever is
  * about to be refused waits for that. True: the caller has to unlock hak_pool.leave_lock. */
 bool hak_retired_begin_leaving(void);

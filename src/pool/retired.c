@@ -30,6 +30,9 @@
 #define AT_ONCE_SUPERSLABS ((size_t)4)
 #define AT_ONCE_SLOTS (AT_ONCE_SUPERSLABS * HAK_SLOTS)
 
+/* Of as many runs of one length is looked at how much of them is in memory. */
+#define RETIRED_LOOKS 8u
+
 /* --- which ones are retired: a bit each --- */
 
 static _Atomic(uint64_t) *retired_word(size_t superslab)
@@ -162,27 +165,49 @@ bool hak_retired_try_take_newest(size_t *superslab)
     return true;
 }
 
+/* How many slots of the last one of those of the run that a caller would take, who wants so many,
+ * would be missed, or left unused with memory. */
+static unsigned retired_misfit(size_t first, size_t run, size_t want, unsigned last_slots)
+{
+    size_t last = first + hak_min(run, want) - 1;
+    unsigned use = run < want ? HAK_SLOTS : last_slots;
+    unsigned have =
+        (unsigned)hak_popcount64(pool_dirty(hak_load_relaxed(&hak_superslab(last)->state)));
+    return have > use ? have - use : use - have;
+}
+
 /* The shortest run of at least `want`, else the longest. Returns its length. */
-static size_t retired_best(size_t want, size_t *first)
+static size_t retired_best(size_t want, unsigned last_slots, size_t *first)
 {
     size_t best = 0;
+    unsigned misfit = 0, looks = 0;
     size_t end = hak_space_high_water();
-    for (size_t at = retired_next(0, end); at < end && best != want;) {
-        size_t run = retired_run(at, end);
-        if (best < want ? run > best : run >= want && run < best) {
-            best = run;
-            *first = at;
+    for (size_t at = retired_next(0, end); at < end && (best != want || misfit != 0);) {
+        size_t run = retired_run(at, end); /* 0: somebody has taken it meanwhile */
+        bool better = best < want ? run > best : run >= want && run < best;
+        if (better)
+            looks = 0;
+        if (better || (run != 0 && run == best && looks < RETIRED_LOOKS)) {
+            unsigned now = retired_misfit(at, run, want, last_slots);
+            looks++;
+            if (better || now < misfit) {
+                best = run;
+                misfit = now;
+                *first = at;
+            }
+        } else if (best == want && looks == RETIRED_LOOKS) {
+            break;
         }
         at = retired_next(at + run, end);
     }
     return best;
 }
 
-size_t hak_retired_take_run(size_t want, size_t least, size_t *first)
+size_t hak_retired_take_run(size_t want, unsigned last_slots, size_t least, size_t *first)
 {
     if (hak_load_relaxed(&hak_pool.retired_now) < least)
         return 0;
-    size_t run = hak_min(retired_best(want, first), want);
+    size_t run = hak_min(retired_best(want, last_slots, first), want);
     if (run < least)
         return 0;
     size_t have = 0;

@@ -35,6 +35,7 @@ static int whole_take_fresh(size_t bytes, size_t align, unsigned how, struct hak
 {
     w->superslabs = pool_whole_superslabs(bytes);
     w->mapped_bytes = bytes;
+    w->clean_slots = 0;
     int error = hak_pool_map(w->superslabs, align, bytes, false, &w->first);
     if (error != 0)
         return error;
@@ -74,9 +75,22 @@ static bool whole_mend_refused(size_t from, size_t place, size_t superslabs)
            (mapped == EEXIST && hak_os_purge(hak_superslab_address(place), bytes) == 0);
 }
 
-/* Moves retired superslabs to the front of a fresh range and counts them. False: the range is not
- * mapped any more. */
-static bool whole_try_move_in(const struct hak_whole *w, size_t *moved)
+/* How many of the first `bytes` of a range lie in the last superslab that they reach, in slots. */
+static unsigned whole_last_slots(size_t bytes)
+{
+    return (unsigned)((bytes - 1) / HAK_SLOT_BYTES % HAK_SLOTS) + 1;
+}
+
+/* Of a retired superslab: how many slots at its end have no memory. */
+static unsigned whole_clean_end(size_t superslab)
+{
+    uint32_t dirty = pool_dirty(hak_load_relaxed(&hak_superslab(superslab)->state));
+    return dirty == 0 ? HAK_SLOTS : HAK_SLOTS - 1 - hak_log2_floor(dirty);
+}
+
+/* Moves retired superslabs to the front of a fresh range, for a block of so many bytes, and counts
+ * them. False: the range is not mapped any more. */
+static bool whole_try_move_in(struct hak_whole *w, size_t bytes, size_t *moved)
 {
     size_t have = 0;
     bool is_mapped = true;
@@ -84,9 +98,11 @@ static bool whole_try_move_in(const struct hak_whole *w, size_t *moved)
     while (have < w->superslabs && whole_may_move()) {
         size_t from;
         size_t want = w->superslabs - have;
-        size_t run = hak_retired_take_run(want, hak_min(least, want), &from);
+        size_t run =
+            hak_retired_take_run(want, whole_last_slots(bytes), hak_min(least, want), &from);
         if (run == 0)
             break;
+        w->clean_slots = whole_clean_end(from + run - 1); /* if it comes to be the last */
         if (hak_os_move(hak_superslab_address(from), hak_superslab_address(w->first + have),
                         run * HAK_SUPERSLAB_BYTES, false) != 0) {
             is_mapped = whole_mend_refused(from, w->first + have, run);
@@ -97,6 +113,8 @@ static bool whole_try_move_in(const struct hak_whole *w, size_t *moved)
         hak_add_relaxed(&hak_pool.moved_total, 1u);
         have += run;
     }
+    if (have < w->superslabs) /* of more none was touched either, but one may have a huge page */
+        w->clean_slots = 0;
     *moved = have;
     return is_mapped;
 }
@@ -110,7 +128,7 @@ static int whole_take_moved(size_t bytes, unsigned how, struct hak_whole *w, boo
     if (error != 0)
         return error;
     size_t moved;
-    bool is_mapped = whole_try_move_in(w, &moved);
+    bool is_mapped = whole_try_move_in(w, bytes, &moved);
     hak_sub_relaxed(&hak_pool.mapped_now, moved); /* they were counted where they came from */
     hak_add_relaxed(&hak_pool.whole_now, moved);
     whole_count_mapped(w->superslabs - moved, false);
@@ -130,9 +148,10 @@ int hak_whole_take(size_t bytes, size_t align, unsigned how, struct hak_whole *w
     *zero = true;
     if (align > 1 || how & HAK_WHOLE_FRESH)
         return whole_take_fresh(bytes, align, how, w);
-    if (hak_retired_take_run(want, want, &w->first) != 0) {
+    if (hak_retired_take_run(want, whole_last_slots(bytes), want, &w->first) != 0) {
         w->superslabs = want;
         w->mapped_bytes = want * HAK_SUPERSLAB_BYTES;
+        w->clean_slots = whole_clean_end(w->first + want - 1);
         hak_add_relaxed(&hak_pool.whole_now, want);
         *zero = false;
         return 0;
@@ -149,7 +168,7 @@ bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w)
     if (slot % HAK_SLOTS != 0 ||
         (others != 0 && !hak_pool_try_acquire_at(slot + slots, others, &zero)))
         return false;
-    *w = (struct hak_whole){slot / HAK_SLOTS, 1, HAK_SUPERSLAB_BYTES};
+    *w = (struct hak_whole){slot / HAK_SLOTS, 1, HAK_SUPERSLAB_BYTES, 0};
     pool_count_in_use(HAK_POOL_LABEL_RUN, -(long)HAK_SLOTS);
     hak_add_relaxed(&hak_pool.whole_now, (size_t)1);
     hak_retired_forget_slabs(w->first, 1);
@@ -158,14 +177,15 @@ bool hak_whole_try_make(size_t slot, unsigned slots, struct hak_whole *w)
 
 /* What is not known to a record yet, or was: all slots of a superslab that lies in a huge block are
  * claimed, so that whoever finds it by an old hint takes nothing from it. */
-static void whole_make_slots(size_t superslab)
+static void whole_make_slots(size_t superslab, unsigned clean_slots)
 {
     struct hak_superslab *s = hak_superslab(superslab);
     for (unsigned i = 0; i < HAK_SLOTS; i++)
         hak_store_relaxed(&s->label[i], (uint8_t)HAK_POOL_LABEL_RUN);
     hak_store_relaxed(&s->missing, 0u);
     hak_pool_set_dense(superslab, false);
-    hak_store_relaxed(&s->state, UINT64_MAX);
+    uint64_t dirty = hak_low_bits32(HAK_SLOTS - clean_slots);
+    hak_store_relaxed(&s->state, dirty << 32 | POOL_ALL);
 }
 
 /* The system is out of mappings: what cannot be unmapped serves as slots. */
@@ -175,7 +195,7 @@ static void whole_offer_slots(size_t first, size_t superslabs, size_t mapped_byt
     for (size_t i = first; i < first + superslabs; i++) {
         unsigned slots = (unsigned)(hak_min(mapped_bytes, HAK_SUPERSLAB_BYTES) / HAK_SLOT_BYTES);
         mapped_bytes -= slots * HAK_SLOT_BYTES;
-        whole_make_slots(i);
+        whole_make_slots(i, 0);
         hak_store_relaxed(&hak_superslab(i)->released_ns, hak_os_now_ns());
         hak_retired_offer_slots(i, slots);
         if (slots < HAK_SLOTS)
@@ -272,8 +292,14 @@ void hak_whole_give(const struct hak_whole *w)
                     mapped_bytes - keep * HAK_SUPERSLAB_BYTES);
         hak_kept_evicted((w->superslabs - keep) * HAK_SLOTS);
     }
-    for (size_t i = 0; i < keep; i++)
-        whole_make_slots(w->first + i);
+    size_t clean =
+        w->clean_slots + (w->superslabs * HAK_SUPERSLAB_BYTES - w->mapped_bytes) / HAK_SLOT_BYTES;
+    size_t behind = w->superslabs * HAK_SLOTS;
+    for (size_t i = 0; i < keep; i++) {
+        behind -= HAK_SLOTS;
+        whole_make_slots(w->first + i,
+                         (unsigned)hak_min(clean - hak_min(clean, behind), HAK_SLOTS));
+    }
     hak_sub_relaxed(&hak_pool.whole_now, keep);
     if (keep != 0)
         hak_retired_put(w->first, keep);

@@ -381,6 +381,6 @@ MISTAKES = (
         "    return hak_cas_acquire(place, &run, UINT64_C(0));\n",
         "    hak_store_release(place, run & 0);\n    return true;\n"),), "other_runs"),
     Mistake("freed_with_pages_behind", "a huge block is freed while what lies behind it is given back", "large/huge.c", ((
-        "    hak_slack_forget(superslab);\n    if (HAK_HARDENED)",
+        "    if (hak_slack_forget(superslab))\n        w.clean_slots = huge_record(superslab)->huge.slack_slots;\n    if (HAK_HARDENED)",
         "    if (HAK_HARDENED)"),), "other_slack"),
 )

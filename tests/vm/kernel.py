@@ -19,7 +19,8 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 DEFAULT = "libhakmem.so"
 HARDENED = "libhakmem-hardened.so"
 LAYERS = ("os", "space", "pool", "large")  # which make most of the system calls
-AGAIN = ("unit_pool_grow", "unit_pool_huge_pages", "unit_pool_old", "unit_pool_retired", "unit_large_dense")
+AGAIN = ("unit_pool_grow", "unit_pool_huge_pages", "unit_pool_old", "unit_pool_retired", "unit_pool_runs",
+         "unit_large_dense")
 REPLACE = ["bench/replace_huge", "100"]
 STRESS = ["tests/stress/stress", "--threads", "4", "--max-bytes", "256m", "--seed", "1"]
 STEADY = [*STRESS, "--ops", "40000", "--lives", "1"]

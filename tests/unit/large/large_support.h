@@ -107,3 +107,16 @@ static inline size_t resident_pages(char *p, size_t bytes)
         resident += vec[i] & 1;
     return resident;
 }
+
+static inline void keep(size_t most_bytes)
+{
+    struct hak_pool_config config = {.retired_max_count = 1000,
+                                     .retired_max_bytes = most_bytes,
+                                     .retired_max_age_ns = UINT64_MAX};
+    hak_pool_configure(&config);
+}
+
+static inline void keep_all(void)
+{
+    keep(SIZE_MAX);
+}

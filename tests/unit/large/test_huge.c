@@ -10,19 +10,6 @@ static struct hak_pool_stats pool_stats(void)
     return s;
 }
 
-static void keep(size_t most_bytes)
-{
-    struct hak_pool_config config = {.retired_max_count = 1000,
-                                     .retired_max_bytes = most_bytes,
-                                     .retired_max_age_ns = UINT64_MAX};
-    hak_pool_configure(&config);
-}
-
-static void keep_all(void)
-{
-    keep(SIZE_MAX);
-}
-
 static void a_freed_block_is_reused(void **state)
 {
     (void)state;
@@ -54,132 +41,6 @@ static void a_block_may_be_part_of_a_freed_one(void **state)
     release(q);
     assert_ptr_equal(allocate_plain(12 * MIB), p); /* and grow together again */
     assert_int_equal(pool_stats().mapped_superslabs, 6);
-}
-
-/* Blocks that leave two megabytes less a slot of what was used before. */
-#define SMALL (2 * MIB + 64 * KIB)
-
-static bool has_all_pages(char *p)
-{
-    return resident_pages(p, 4 * MIB) == 4 * MIB / HAK_PAGE_BYTES;
-}
-
-/* Makes small ones of large ones that were written. */
-static void make_small(char **p, int blocks, size_t keep_most_bytes)
-{
-    keep_all();
-    for (int i = 0; i < blocks; i++) {
-        p[i] = allocate_plain(4 * MIB);
-        fill(p[i], 4 * MIB, 1);
-    }
-    for (int i = 0; i < blocks; i++)
-        release(p[i]);
-    keep(keep_most_bytes);
-    for (int i = 0; i < blocks; i++)
-        assert_ptr_equal(allocate_plain(SMALL), p[i]);
-}
-
-/* Two may keep the rest, for four megabytes in all, as those who replace such blocks would fault it
- * in again and again. */
-static void old_memory_behind_small_blocks_is_given_back_when_it_is_much(void **state)
-{
-    (void)state;
-    enum { BLOCKS = 3 };
-    start();
-    char *p[BLOCKS];
-    make_small(p, BLOCKS, 4 * MIB);
-    for (int i = 0; i < BLOCKS; i++)
-        assert_int_equal(usable(p[i]), SMALL);
-    assert_true(has_all_pages(p[0]) && has_all_pages(p[1]));
-    assert_int_equal(resident_pages(p[2], 4 * MIB), SMALL / HAK_PAGE_BYTES);
-    for (int round = 0; round < 3; round++) { /* a freed block's share is the next one's */
-        release(p[0]);
-        assert_ptr_equal(allocate_plain(SMALL), p[0]);
-        assert_true(has_all_pages(p[0]));
-    }
-    release(p[0]);
-    assert_ptr_equal(allocate_plain(4 * MIB - 64 * KIB), p[0]); /* little of it: not worth a call */
-    assert_ptr_equal(resize(p[1], 4 * MIB), p[1]); /* all of it is the block's own now */
-    assert_int_equal(usable(p[1]), 4 * MIB);
-    fill(p[2], SMALL, 1);
-    release(p[2]);
-    assert_ptr_equal(allocate_plain(SMALL), p[2]);
-    fill(p[2], 4 * MIB, 1);
-    release(p[2]);
-    assert_ptr_equal(allocate_plain(SMALL), p[2]); /* so there is a share for this one */
-    assert_true(has_all_pages(p[2]));
-}
-
-static void old_memory_behind_small_blocks_stays_where_as_much_may_be_kept(void **state)
-{
-    (void)state;
-    enum { BLOCKS = 6 };
-    start();
-    char *p[BLOCKS];
-    make_small(p, BLOCKS, 8 * MIB);
-    /* All the time four megabytes less a slot each, and eight once nothing else is kept. */
-    for (int i = 0; i < BLOCKS; i++)
-        assert_int_equal(has_all_pages(p[i]), i < 2 || i == BLOCKS - 1);
-}
-
-static void old_memory_behind_small_blocks_goes_with_age(void **state)
-{
-    (void)state;
-    enum { SECOND = 1000000000 };
-    start();
-    char *p[2];
-    fake_os_set_time_ns(100ull * SECOND);
-    make_small(p, 2, 4 * MIB);
-    hak_pool_set_age(SECOND);
-    fill(p[0], SMALL, 5);
-    fake_os_set_time_ns(100ull * SECOND + SECOND / 2);
-    hak_large_tick_any();
-    assert_true(has_all_pages(p[0]) && has_all_pages(p[1]));
-    /* all of it is the block's own from now on, or a new block's */
-    assert_ptr_equal(resize(p[1], 4 * MIB - 64 * KIB), p[1]);
-    assert_int_equal(usable(p[1]), 4 * MIB);
-    fill(p[1], 4 * MIB - 64 * KIB, 6);
-    fake_os_set_time_ns(102ull * SECOND);
-    hak_large_tick_any();
-    assert_int_equal(resident_pages(p[0], 4 * MIB), SMALL / HAK_PAGE_BYTES);
-    assert_true(is_filled(p[0], SMALL, 5));
-    assert_int_equal(usable(p[0]), SMALL);
-    assert_true(is_filled(p[1], 4 * MIB - 64 * KIB, 6));
-    assert_true(release(p[0]) && release(p[1]));
-    assert_int_equal(hak_large_counters.slack_slots, 0);
-}
-
-static void trim_gives_back_old_memory_behind_small_blocks(void **state)
-{
-    (void)state;
-    start();
-    char *p[3];
-    make_small(p, 3, SIZE_MAX);
-    fill(p[0], SMALL, 5);
-    release(p[1]);
-    size_t slack = 4 * MIB - SMALL;
-    assert_int_equal(hak_large_trim(), 2 * slack + 4 * MIB);
-    assert_int_equal(resident_pages(p[0], 4 * MIB), SMALL / HAK_PAGE_BYTES);
-    assert_true(is_filled(p[0], SMALL, 5));
-    assert_int_equal(hak_large_trim(), 0);
-    assert_true(release(p[0]) && release(p[2]));
-    assert_int_equal(hak_large_counters.slack_slots, 0);
-}
-
-static void blocks_with_old_memory_behind_them_are_freed_in_any_order(void **state)
-{
-    (void)state;
-    start();
-    enum { BLOCKS = 7 };
-    char *p[BLOCKS];
-    make_small(p, BLOCKS, SIZE_MAX);
-    assert_true(release(p[3]) && release(p[6]) && release(p[0]) && release(p[2]));
-    assert_int_equal(hak_large_trim(), 3 * (4 * MIB - SMALL) + 4 * 4 * MIB);
-    for (int i = 1; i < BLOCKS; i += i == 1 ? 3 : 1)
-        if (i != 6)
-            assert_true(is_filled(p[i], SMALL, 1));
-    assert_true(release(p[4]) && release(p[1]) && release(p[5]));
-    assert_int_equal(hak_large_counters.slack_slots, 0);
 }
 
 static void small_pieces_are_moved_together_for_a_large_block(void **state)
@@ -532,11 +393,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_limit_is_not_used_up_by_where_blocks_begin),
     cmocka_unit_test(a_freed_block_is_reused),
     cmocka_unit_test(a_block_may_be_part_of_a_freed_one),
-    cmocka_unit_test(old_memory_behind_small_blocks_is_given_back_when_it_is_much),
-    cmocka_unit_test(old_memory_behind_small_blocks_stays_where_as_much_may_be_kept),
-    cmocka_unit_test(old_memory_behind_small_blocks_goes_with_age),
-    cmocka_unit_test(trim_gives_back_old_memory_behind_small_blocks),
-    cmocka_unit_test(blocks_with_old_memory_behind_them_are_freed_in_any_order),
     cmocka_unit_test(small_pieces_are_moved_together_for_a_large_block),
     cmocka_unit_test(a_block_larger_than_all_that_may_be_kept_leaves_what_fits),
     cmocka_unit_test(trim_unmaps_all_of_it),
