@@ -88,10 +88,11 @@ static const struct {
 };
 /* clang-format on */
 
-/* Names that mean something to others: to the hakmem command, or to the reader of this very table.
- */
-static const char *const options_of_others[] = {"CONF",    "CONF_FILE", "LIBRARY",
-                                                "COMMAND", "RECORD",    "RECORD_PROCESS"};
+/* Names that mean something to others: to the hakmem command and its tools, or to the reader of
+ * this very table. */
+static const char *const options_of_others[] = {
+    "CONF",           "CONF_FILE",  "LIBRARY",     "COMMAND",       "PYTHON",     "RECORD",
+    "RECORD_PROCESS", "BENCH_HOME", "BENCH_BUILD", "BENCH_LIBRARY", "BENCH_PEERS"};
 
 #define PREFIX "HAKMEM_"
 #define OPTIONS_FILE_MOST ((size_t)4096)

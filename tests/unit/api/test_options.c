@@ -259,6 +259,9 @@ static void names_of_others_are_left_alone(void **state)
     (void)state;
     assert_string_equal(read_options("HAKMEM_LIBRARY=/lib/x.so", "HAKMEMX=1"), "");
     assert_string_equal(read_options("HAKMEM_RECORD=x.trace", "HAKMEM_RECORD_PROCESS=1"), "");
+    assert_string_equal(read_options("HAKMEM_PYTHON=/bin/python3", "HAKMEM_COMMAND=hakmem"), "");
+    assert_string_equal(read_options("HAKMEM_BENCH_HOME=/usr", "HAKMEM_BENCH_LIBRARY=x.so"), "");
+    assert_string_equal(read_options("HAKMEM_BENCH_BUILD=/build", "HAKMEM_BENCH_PEERS=/p"), "");
     assert_string_equal(read_options("XHAKMEM_STATS=1", "HAKMEM_STATS"),
                         ""); /* no '=': no variable */
     assert_false(hak_options.stats);
