@@ -467,8 +467,8 @@ int hak_plan_make(const struct hak_trace *trace, uint64_t window, const char **p
     plan_walk(&m, trace, 0);
     uint64_t events = m.event;
     if (m.problem == NULL && events == 0)
-        m.problem = "it has no event: the program allocates from another allocator than the one "
-                    "that its libraries use, or was killed before it began";
+        m.problem = "it has no event: the program allocates nothing, or from another allocator "
+                    "than the one that its libraries use, or was killed before it began";
     if (m.problem == NULL) {
         plan_again(&m, window);
         plan_walk(&m, trace, events);

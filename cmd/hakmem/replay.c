@@ -66,7 +66,7 @@ void hak_replay_help(void)
         "Options of hakmem are taken from the environment, as in any program:\n"
         "HAKMEM_HUGE_PAGES_FROM_MB=0 hakmem replay app.trace\n"
         "Exit status: 0 repeated; 1 an allocator failed or was not taken; 2 the arguments are\n"
-        "wrong; 125 the trace cannot be read.\n",
+        "wrong; 125 the trace cannot be read, or /proc is not mounted.\n",
         stdout);
 }
 
@@ -556,6 +556,9 @@ int hak_replay(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     replay_choose(&replay);
+    if (access("/proc/self/statm", R_OK) != 0)
+        hak_die(HAK_EXIT_FAILED, "replay: what memory a run takes cannot be told, as /proc is not "
+                                 "mounted: mount -t proc proc /proc");
     replay_open(&replay);
     int plan = replay_plan(&replay);
     bool problems = false;

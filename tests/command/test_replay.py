@@ -491,6 +491,18 @@ class Replay(ReplayCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"crash +ended by signal \d+")
 
+    @support.needs_root
+    @unittest.skipIf(SANITIZED, "sanitizers read /proc")
+    def test_without_proc(self) -> None:
+        """Nothing but /proc tells what memory a run takes."""
+        trace = self.record("kinds")
+        try:
+            done = self.hakmem("replay", "--only=libc", trace, preexec=lambda: support.other_proc(None))
+        except subprocess.SubprocessError as error:
+            self.skipTest(f"nothing can be mounted: {error}")
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertRegex(done.stderr, "^hakmem: replay: .* /proc is not mounted: mount -t proc")
+
     def test_bad_arguments(self) -> None:
         trace = self.record("kinds")
         self.refused(2, "replay: no trace given", "replay")
