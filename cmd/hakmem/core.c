@@ -133,7 +133,8 @@ static void core_understand_note(struct core *c, uint32_t type, const char *data
     } else if (type == NT_PRPSINFO && bytes >= sizeof process) {
         memcpy(&process, data, sizeof process);
         free(c->remote->name);
-        c->remote->name = hak_format("%.*s", (int)sizeof process.pr_fname, process.pr_fname);
+        c->remote->name =
+            hak_printable(hak_format("%.*s", (int)sizeof process.pr_fname, process.pr_fname));
         c->remote->pid = process.pr_pid;
     }
 }

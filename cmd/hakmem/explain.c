@@ -83,6 +83,7 @@ int hak_explain(int argc, char **argv)
     } else if (json) {
         hak_explain_print_json(&e);
     } else {
+        (void)hak_printable(e.who);
         hak_explain_print(&e);
     }
     hak_obstacle_free(&obstacle);

@@ -186,7 +186,7 @@ static void remote_read_name(struct hak_remote *r)
         (void)fclose(file);
     }
     text[strcspn(text, "\n")] = '\0';
-    r->name = hak_format("%s", text);
+    r->name = hak_printable(hak_format("%s", text));
 }
 
 bool hak_remote_open(struct hak_remote *r, pid_t pid, struct hak_obstacle *obstacle)

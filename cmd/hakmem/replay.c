@@ -399,12 +399,13 @@ static void replay_print_trace(const struct replay *r)
     const struct hak_plan *plan = r->plan;
     char live[16];
     char end[16];
-    (void)printf("trace       %s\n", r->trace_path);
-    (void)printf("command    ");
+    char *path = hak_printable(hak_format("%s", r->trace_path));
+    (void)printf("trace       %s\ncommand    ", path);
+    free(path);
     for (const char *word = r->trace.header.command; *word != '\0'; word += strlen(word) + 1) {
-        (void)putchar(' ');
-        for (const char *c = word; *c != '\0'; c++)
-            (void)putchar((unsigned char)*c < ' ' ? '?' : *c);
+        char *text = hak_printable(hak_format(" %s", word));
+        (void)fputs(text, stdout);
+        free(text);
     }
     (void)printf("\nrecorded    %.2f s%s\n", (double)plan->recorded_us / 1e6,
                  r->trace.header.is_whole != 0 ? "" : ", not to the program's end");

@@ -82,6 +82,7 @@ static void threads_name(struct hak_heap_seen *h, pid_t pid)
     if (fgets(h->thread_name, sizeof h->thread_name, file) == NULL)
         h->thread_name[0] = '\0';
     h->thread_name[strcspn(h->thread_name, "\n")] = '\0';
+    (void)hak_printable(h->thread_name);
     (void)fclose(file);
 }
 

@@ -13,16 +13,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file name may hold anything; the terminal gets no control character from it. */
+char *hak_printable(char *text)
+{
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    return text;
+}
+
 static void say_line(const char *format, va_list arguments)
 {
     char line[8192] = "hakmem: ";
     const size_t prefix = strlen(line);
     (void)vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
-    for (char *c = line; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    size_t length = strlen(line);
+    size_t length = strlen(hak_printable(line));
     line[length++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, length); /* nowhere left to complain */
     (void)ignored;

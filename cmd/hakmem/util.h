@@ -18,6 +18,10 @@ enum {
     HAK_EXIT_NOT_FOUND = 127,      /* there is no such program */
 };
 
+/* The text, its control characters as `?`: names of files, processes and threads may hold anything,
+ * and the terminal is to get none of them. */
+char *hak_printable(char *text);
+
 /* One line on stderr, beginning with `hakmem: `. Control characters are shown as `?`. */
 void hak_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void hak_die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

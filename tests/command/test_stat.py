@@ -362,6 +362,33 @@ class TestFigures(StatCase):
             self.assertTrue(line["known"])
             self.assertAlmostEqual(line["virtual_bytes"] - large, small, delta=small / 20)  # some five deviations
 
+    def test_names_of_others_reach_no_terminal_as_they_are(self) -> None:
+        """A process chooses its name, and the names of its threads: no escape sequence comes out of them."""
+        program = self.compile("named", """
+            #include <stdlib.h>
+            #include <sys/prctl.h>
+            #include <unistd.h>
+            int main(void)
+            {
+                void *volatile p = malloc(100);
+                prctl(PR_SET_NAME, "a\\033[31mb\\177\\nc");
+                write(1, p, 1);
+                pause();
+            }""")
+        process = self.running(program)
+        os.read(process.stdout.fileno(), 1)
+        pid, name = str(process.pid), "a?[31mb?"
+        stat = self.stat_json("--superslabs", pid)
+        self.assertEqual(stat["process"]["name"], name)
+        self.assertIn(name, [thread["name"] for thread in stat["threads"]])
+        saved = self.folder / "saved\033[32m.json"
+        saved.write_text(json.dumps(stat | {"process": stat["process"] | {"name": "a\033[31mb"}}), encoding="utf-8")
+        for words in (("stat", pid), ("explain", pid), ("explain", str(saved))):
+            done = self.hakmem(*words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stdout.startswith("a?[31mb"), done.stdout)
+            self.assertNotIn("\033", done.stdout)
+
     def test_lifetimes_of_call_sites(self) -> None:
         """The site that keeps its blocks, and the one that does not, where they are in the program."""
         program = self.compile("lives", LIVES)
