@@ -186,6 +186,7 @@ def test_wrong_usage_says_what_to_do(tmp_path: Path) -> None:
         (["--only", "nothing-like-it"], "hakmem bench list"),
         (["--allocators", "nobody"], "unknown allocator 'nobody'"),
         (["--program", "sort big.txt"], "is not NAME=COMMAND"),
+        (["--program", "my sort=sort big.txt"], "the name of letters, digits and . _ + - alone"),
         (["--program", "x=sh 'a"], "No closing quotation"),
         (["--program", "x=not-there big.txt"], "there is no program not-there"),
         (["--program", "true=sleep 0"], "a benchmark has this name"),

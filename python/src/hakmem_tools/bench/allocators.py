@@ -49,7 +49,7 @@ WHAT = {
 ENVIRONMENT = {"tcmalloc": {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}}
 
 LINKER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib")
-SET_UP = "run tools/setup-bench.sh"
+SET_UP = "run tools/setup-bench.sh in a source tree"
 
 
 @dataclass(frozen=True)

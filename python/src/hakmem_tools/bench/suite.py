@@ -433,7 +433,8 @@ def given(spec: str) -> Benchmark:
         raise BenchError(f"--program '{spec}': {error}") from error
     if not re.fullmatch(r"[\w.+-]+", name) or not command:
         raise BenchError(
-            f"--program '{spec}' is not NAME=COMMAND, like --program 'sort=sort big.txt'; "
+            f"--program '{spec}' is not NAME=COMMAND, the name of letters, digits and . _ + - alone, "
+            "like --program 'sort=sort big.txt'; "
             "for a pipe or a redirection: \"x=sh -c 'a | b > c'\""
         )
     if any(name == benchmark.name for benchmark in all_benchmarks()):
