@@ -6,7 +6,8 @@
 #include "space/space_internal.h"
 
 #define META_SMALLEST_SHIFT 6
-#define META_CHUNK_BYTES ((size_t)64 << 10)
+#define META_CHUNK_BYTES ((size_t)64 << 10) /* at least */
+#define META_CHUNK_SHARE 2u
 
 struct hak_meta_state hak_meta;
 
@@ -41,6 +42,22 @@ static void meta_note_range_locked(uintptr_t at, size_t bytes)
     r->bytes += bytes;
 }
 
+/* A share of what there is, so that chunks with something between them, the stacks of threads
+ * mostly, are few enough to be noted: 32 of one size were used up by 260 threads. What is not used
+ * of a chunk is not in memory. */
+static size_t meta_chunk_bytes_locked(void)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < HAK_META_RANGES; i++)
+        bytes += hak_meta.ranges[i].bytes;
+    return hak_max(hak_round_down(bytes / META_CHUNK_SHARE, META_CHUNK_BYTES), META_CHUNK_BYTES);
+}
+
+static int meta_map(size_t bytes, void **fresh)
+{
+    return HAK_HARDENED ? hak_os_map_guarded(bytes, fresh) : hak_os_map(bytes, fresh);
+}
+
 /* What is a page or more begins at one: then pages of it that are never used stay untouched. */
 static void *meta_carve_locked(size_t bytes)
 {
@@ -50,9 +67,12 @@ static void *meta_carve_locked(size_t bytes)
     hak_meta.chunk_left_bytes -= skip;
     if (hak_meta.chunk_left_bytes < bytes) {
         void *fresh;
-        size_t chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
-        int error = HAK_HARDENED ? hak_os_map_guarded(chunk_bytes, &fresh)
-                                 : hak_os_map(chunk_bytes, &fresh);
+        size_t chunk_bytes = hak_max(meta_chunk_bytes_locked(), bytes);
+        int error = meta_map(chunk_bytes, &fresh);
+        if (error != 0 && chunk_bytes > hak_max(META_CHUNK_BYTES, bytes)) {
+            chunk_bytes = hak_max(META_CHUNK_BYTES, bytes);
+            error = meta_map(chunk_bytes, &fresh);
+        }
         if (error != 0) {
             hak_refused(HAK_FAILURE_MAP, error, "records");
             return NULL;

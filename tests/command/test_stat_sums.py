@@ -58,6 +58,38 @@ class TestSums(StatCase):
         self.assertGreater(stat["waterfall"][0]["resident_bytes"], 20 << 20)
         self.assertEqual([t["tid"] for t in stat["threads"] if t["state"] == "running"], [process.pid])
 
+    def test_many_threads(self) -> None:
+        """Their stacks lie between the chunks that the records of their heaps are in."""
+        program = self.compile("threads", """
+            #include <pthread.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <unistd.h>
+            static void *begin(void *unused)
+            {
+                for (int bytes = 16; bytes < 2000; bytes += 100)
+                    memset(malloc(bytes), 1, bytes);
+                write(1, ".", 1);
+                pause();
+                return unused;
+            }
+            int main(void)
+            {
+                pthread_attr_t small;
+                pthread_t thread;
+                pthread_attr_init(&small);
+                pthread_attr_setstacksize(&small, 65536);
+                for (int i = 0; i < 600; i++)
+                    if (pthread_create(&thread, &small, begin, NULL) != 0)
+                        return 1;
+                pause();
+            }""", "-pthread")
+        process = self.running(program)
+        begun = 0
+        while begun < 600:
+            begun += len(os.read(process.stdout.fileno(), 600) or self.fail("no more threads"))
+        self.assertTrue(self.stat_json(str(process.pid))["process"]["complete"])
+
     def test_sqlite(self) -> None:
         process = self.running("sqlite3")
         process.stdin.write(b"create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n "

@@ -4,7 +4,7 @@
 #include "../unit.h"
 
 #include "fake_os.h"
-#include "space/space.h"
+#include "space/space_internal.h"
 
 #include <errno.h>
 
@@ -164,7 +164,31 @@ static void two_threads_never_hold_the_same_record(void **state)
     assert_true(fake_os_mapped_bytes() <= 4 * 16 * 1024 + 2 * 65536);
 }
 
+/* As the stacks of threads do it. `hakmem stat` knows of no chunk that is not noted. */
+static void chunks_with_something_between_them_are_all_noted(void **state)
+{
+    (void)state;
+    enum { RECORDS = 2000, BYTES = 16384, BETWEEN = 65536 };
+    size_t before = fake_os_mapped_bytes(), noted = 0;
+    void *between;
+    for (int i = 0; i < RECORDS; i++) {
+        assert_non_null(hak_meta_alloc(BYTES));
+        assert_int_equal(hak_os_map(BETWEEN, &between), 0);
+    }
+    for (unsigned i = 0; i < HAK_META_RANGES; i++)
+        noted += hak_meta.ranges[i].bytes;
+    assert_int_equal(hak_meta.ranges[HAK_META_RANGES - 1].bytes, 0);
+    assert_int_equal(noted, fake_os_mapped_bytes() - before - (size_t)RECORDS * BETWEEN);
+    assert_in_range(noted, (size_t)RECORDS * BYTES, (size_t)RECORDS * BYTES / 2 * 3 + BETWEEN);
+    while (hak_meta.chunk_left_bytes >= BYTES) /* and where a large one is refused a small one is */
+        assert_non_null(hak_meta_alloc(BYTES));
+    fake_os_fail(FAKE_MAP, 1, ENOMEM);
+    assert_non_null(hak_meta_alloc(BYTES));
+    fake_os_fail_nothing();
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(chunks_with_something_between_them_are_all_noted),
     cmocka_unit_test(records_are_aligned_to_cache_lines_and_apart),
     cmocka_unit_test(a_freed_record_is_the_next_of_its_size),
     cmocka_unit_test(a_chain_has_what_was_freed_and_one_record_at_least),
