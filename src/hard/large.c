@@ -442,6 +442,16 @@ static void large_resize(char *range, struct hak_note *note, size_t bytes)
         hard_canary_put(range + note->front_bytes, bytes, bytes + room);
 }
 
+/* The pages of a live block without guards have been moved: its place, which is zero, is freed. */
+static void large_leave(char *range, uint32_t entry, struct hak_note *note)
+{
+    large_seal(range, note);
+    /* ORDER: [large-entry] as in hak_large_free */
+    if (!hak_cas_acquire(hak_map_entry(hak_slot_of(range)), &entry, entry | HAK_KIND_KEPT))
+        hak_hard_double_free(range + note->front_bytes, HARD_LARGE);
+    large_keep(range, note);
+}
+
 static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note, size_t bytes)
 {
     struct hak_note now = *note;
@@ -453,16 +463,20 @@ static void *large_try_resize(char *range, uint32_t entry, struct hak_note *note
     size_t behind = note->front_bytes + note->bytes;
     memset(range + behind, 0, hard_large_end(note) - behind);
     size_t end = hak_min(hard_large_end(note), hard_large_end(&now));
-    char *q = hak_large_try_resize(range, entry, hard_large_end(&now) + HAK_PAGE_BYTES);
+    size_t need_bytes = hard_large_end(&now) + HAK_PAGE_BYTES;
+    char *q = hak_large_try_resize(range, entry, need_bytes);
+    bool leaves = q == NULL && (q = hak_large_try_move_pages(range, entry, need_bytes)) != NULL;
     if (q == NULL) {
         large_seal(range, note);
         return NULL;
     }
     /* What is behind the block reads as zero, whatever it was before. */
     large_make_zero(q + end, hak_hard_large_range_bytes(q) - end);
-    note = large_note(hak_slot_of(q), large_entry(q));
-    *note = now;
-    large_seal(q, note);
+    struct hak_note *moved = large_note(hak_slot_of(q), large_entry(q));
+    *moved = now;
+    large_seal(q, moved);
+    if (leaves)
+        large_leave(range, entry, note);
     return q + now.front_bytes;
 }
 

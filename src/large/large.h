@@ -70,6 +70,9 @@ bool hak_large_reaches(size_t slot, uint32_t kind, const void *p);
 /* Resizes without copying: in place, or by moving pages. NULL: not possible so; nothing was
  * changed. new_bytes > HAK_SMALL_MAX. */
 void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes);
+/* For the hardened build, where the former does not: a huge block that has got the pages of a large
+ * one. What is at p stays a block, which is zero now. NULL: as above. */
+void *hak_large_try_move_pages(void *p, uint32_t entry, size_t new_bytes);
 
 struct hak_large_stats {
     size_t large_bytes, large_blocks;

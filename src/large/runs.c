@@ -157,6 +157,12 @@ static bool runs_try_become_huge(size_t slot, const struct hak_slab *s)
     return true;
 }
 
+static bool runs_may_move(size_t slot, const struct hak_slab *s, size_t need_bytes)
+{
+    return s->large_bytes >= HAK_MOVE_MIN &&
+           !hak_large_is_copied(hak_slot_address(slot), s->large_bytes, need_bytes);
+}
+
 static void *runs_try_resize(void *p, size_t new_bytes)
 {
     size_t slot = hak_slot_of(p);
@@ -168,8 +174,8 @@ static void *runs_try_resize(void *p, size_t new_bytes)
         runs_cut(slot, s, slots);
     if (slots <= runs_slots(old_bytes) || runs_try_extend(slot, s, slots))
         return p;
-    if (old_bytes < HAK_MOVE_MIN ||
-        hak_large_is_copied(hak_slot_address(slot), old_bytes, need_bytes))
+    /* In the hardened build hard moves the pages itself, and keeps the place they were at. */
+    if (HAK_HARDENED || !runs_may_move(slot, s, need_bytes))
         return NULL;
     if (slots > HAK_SLOTS && runs_try_become_huge(slot, s)) {
         void *resized = hak_huge_try_resize(slot / HAK_SLOTS, new_bytes);
@@ -314,4 +320,15 @@ void *hak_large_try_resize(void *p, uint32_t entry, size_t new_bytes)
     if (q != NULL)
         hak_large_note(q, hak_load_relaxed(hak_map_entry(hak_slot_of(q))))->bytes = new_bytes;
     return q;
+}
+
+void *hak_large_try_move_pages(void *p, uint32_t entry, size_t new_bytes)
+{
+    size_t slot = hak_slot_of(p);
+    const struct hak_slab *s = hak_slab_record(slot);
+    if (entry != HAK_KIND_LARGE || new_bytes > HAK_HUGE_MAX ||
+        !runs_may_move(slot, s, new_bytes + s->large_colour))
+        return NULL;
+    return hak_huge_try_adopt_pages(hak_slot_address(slot), s->large_bytes, s->large_colour,
+                                    new_bytes + s->large_colour);
 }

@@ -450,6 +450,8 @@ const struct misuse_case misuse_cases[] = {
          "hakmem: underflow of @ (written before the 200000 bytes that were asked for; large "
          "block)"),
     SAYS(write_after_free_to_what_an_ended_thread_freed, 200000, WRITTEN("100000") "large block)"),
+    SAYS(write_to_a_large_block_after_realloc_moved_it, 300000, ""),
+    SAYS(write_to_a_large_block_after_realloc_moved_it, 1000000, ""),
     SAYS(double_free_of_a_warm_block, 200000, DOUBLE_FREE "large block)"),
     SAYS(write_after_free_and_exit, 24, WRITTEN("12") CLASS),
     SAYS(write_after_free_and_exit, 1000, WRITTEN("500") CLASS),
@@ -472,6 +474,8 @@ const struct misuse_case misuse_cases[] = {
     ANSWERS(allocated_memory_reads_as_zero, 1000),
     ANSWERS(allocated_memory_reads_as_zero, 60000),
     ANSWERS(allocated_memory_reads_as_zero, 100000),
+    ANSWERS(memory_that_realloc_moved_a_block_from_reads_as_zero, 300000),
+    ANSWERS(memory_that_realloc_moved_a_block_from_reads_as_zero, 1000000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 100000),
     ANSWERS(warm_memory_of_changing_sizes_reads_as_zero, 300000),
     ANSWERS(kept_ranges_serve_similar_sizes, 300000),

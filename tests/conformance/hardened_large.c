@@ -59,6 +59,27 @@ void write_before_a_warm_block_after_its_free(size_t size)
     use_again(size);
 }
 
+/* What a block leaves behind that is moved waits as one that was freed. */
+void write_to_a_large_block_after_realloc_moved_it(size_t size)
+{
+    char *p = block(size);
+    if (my_realloc(p, 10 * size) != p)
+        *(volatile char *)(p + size / 2) = 1;
+}
+
+void memory_that_realloc_moved_a_block_from_reads_as_zero(size_t size)
+{
+    misuse_announce(NULL);
+    for (size_t i = 0; i < 300; i++) {
+        char *p = my_malloc(size);
+        expect_zeros(p, size);
+        memset(p, 0xff, size);
+        p = my_realloc(p, 10 * size);
+        expect_zeros(p + size, 9 * size);
+        my_free(p);
+    }
+}
+
 void double_free_of_a_warm_block(size_t size)
 {
     my_free(freed_warm_block(size));

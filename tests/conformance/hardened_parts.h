@@ -75,6 +75,8 @@ void read_after_free_of_a_large_block(size_t size);
 void write_after_free_to_a_warm_block(size_t size);
 void write_after_free_to_a_warm_block_found_at_the_end(size_t size);
 void write_before_a_warm_block_after_its_free(size_t size);
+void write_to_a_large_block_after_realloc_moved_it(size_t size);
+void memory_that_realloc_moved_a_block_from_reads_as_zero(size_t size);
 void double_free_of_a_warm_block(size_t size);
 void warm_memory_of_changing_sizes_reads_as_zero(size_t size);
 void kept_ranges_serve_similar_sizes(size_t size);
