@@ -292,6 +292,8 @@ size_t hak_hard_kept_most(void);
 /* A range out of which a block of so many pages can be made; NULL: there is none. It is as it was
  * when it was put away. */
 char *hak_hard_kept_take(size_t pages);
+/* What threads keep in quarantine is more than that by itself: what others could use has gone. */
+bool hak_hard_kept_is_full(size_t most);
 /* The range of a block that was just put away goes to the thread's quarantine, which is not busy.
  * `most` is hak_hard_kept_most(). */
 void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most);

@@ -20,7 +20,7 @@
 /* Addresses of all ranges, or this share of RLIMIT_AS. */
 #define KEPT_MOST_BYTES ((uint64_t)256 << 20)
 #define KEPT_SHARE_OF_LIMIT 64u
-#define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread in any case */
+#define RESIDENT_BYTES ((size_t)4 << 20)      /* of a thread: so much it keeps */
 #define RESIDENT_ALL_BYTES ((size_t)16 << 20) /* of all threads together, or, if that is more, */
 #define RESIDENT_SHARE 2u                     /* this part of large blocks that are live */
 /* A range whose guard has to move serves blocks of half its length and more. */
@@ -221,6 +221,13 @@ static bool kept_is_too_much(size_t most)
                hak_hard.kept_most_bytes;
 }
 
+bool hak_hard_kept_is_full(size_t most)
+{
+    while (kept_is_too_much(most) && kept_try_evict())
+        continue;
+    return hak_load_relaxed(&kept.resident_bytes) > most;
+}
+
 void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
 {
     bool huge;
@@ -231,8 +238,7 @@ void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
     t->large_resident_bytes += kept_resident_bytes(hak_hard_large_note(range, &huge));
     t->large_bytes += hak_hard_large_range_bytes(range);
     t->large[t->large_count++] = range;
-    while (kept_is_too_much(most) && kept_try_evict())
-        continue;
+    (void)hak_hard_kept_is_full(most);
     while (t->large_count > 0 && kept_thread_has_too_much(t, most))
         kept_release(kept_pop_oldest(t));
     hard_set_busy(t, false);

@@ -378,9 +378,10 @@ static bool large_is_sparse(char *range, size_t range_bytes)
 static void large_put_away(char *range, struct hak_note *note, size_t range_bytes, size_t most)
 {
     bool is_long = note->bytes > most / (HARD_LARGE_WAIT + 1); /* so that more than wait fit */
+    bool goes = is_long || hak_hard_kept_is_full(most);        /* its pages; the addresses wait */
     bool is_warm = note->how & HARD_WARM;
-    bool seals = (is_long || !is_warm) && large_may_seal(range);
-    bool purges = is_long || (!is_warm && large_is_sparse(range, range_bytes));
+    bool seals = (goes || !is_warm) && large_may_seal(range);
+    bool purges = goes || (!is_warm && large_is_sparse(range, range_bytes));
     size_t bytes = hard_large_end(note) - note->front_bytes;
     if (bytes == 0 || (seals && hak_os_protect(range, range_bytes, false) == 0)) {
         note->how |= HARD_SEALED;
