@@ -21,7 +21,7 @@ void hak_hard_start_slow(void)
     hak_heap_lock(&lock);
     if (!hak_load_relaxed(&made)) {
         hak_hard_kept_start();
-        hak_heap_set_relief(hak_hard_flush);
+        hak_heap_set_relief(hak_hard_relieve);
         hak_hard.secret[0] = hak_os_random();
         hak_hard.secret[1] = hak_os_random() | 1;
         hak_store_release(&made, true); /* ORDER: [hard-secret] */

@@ -58,6 +58,8 @@ size_t hak_hard_usable_bytes(const void *p);
 void hak_hard_kept(struct hak_large_stats *out);
 /* Empties the calling thread's quarantine, and gives back what is kept of large blocks. */
 void hak_hard_flush(void);
+/* The same, and what other threads have of large blocks in quarantine: memory is short. */
+void hak_hard_relieve(void);
 
 /* By the destructor: what the calling thread has freed last, and nobody has been given since, is
  * looked at once more. */

@@ -138,6 +138,15 @@ static inline bool hard_canary_holds(const char *p, size_t bytes, size_t block_b
 
 /* --- quarantine.c --- */
 
+/* A range that waits among all that are kept: as it was when it was put there, as it may have been
+ * taken away since. */
+struct hard_waiting {
+    uint64_t word;
+    size_t resident_bytes;
+    unsigned place;
+    bool is_of_use; /* to others, later */
+};
+
 /* One a thread, its own alone. */
 struct hard_thread {
     /* What was asked for of blocks that free need not see to by its slow path: less than this. 0:
@@ -150,7 +159,7 @@ struct hard_thread {
     unsigned large_count;        /* oldest first */
     size_t large_bytes;          /* of their ranges */
     size_t large_resident_bytes;
-    char *large[HARD_LARGE_WAIT];
+    struct hard_waiting large[HARD_LARGE_WAIT];
 };
 extern HAK_HIDDEN __thread struct hard_thread *hak_hard_self;
 
@@ -299,8 +308,9 @@ bool hak_hard_kept_is_full(size_t most);
 void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most);
 /* The thread's quarantine, which is busy, is emptied for others to use. */
 void hak_hard_kept_end(struct hard_thread *t);
-/* All that waits no longer goes back to heap. */
-void hak_hard_kept_flush(void);
+/* All that waits no longer goes back to heap; or all that waits, in other threads' quarantines too.
+ */
+void hak_hard_kept_flush(bool waiting);
 
 /* --- report.c: messages; none of them returns --- */
 

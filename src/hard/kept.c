@@ -3,20 +3,24 @@
  * hard: ranges of freed large blocks. Each waits in its thread's quarantine first, until
  * HARD_LARGE_WAIT more were freed; from then on any thread may make a block of it:
  *
- *   free -> | thread: oldest .. newest | -> | places that all threads share | -> malloc
- *                                                     | more than may be kept
- *                                                     v
- *                                            heap, and so the system
+ *   free -> | a place: waits | -> | the same place: everybody's | -> malloc
+ *                   | memory is short     | or more than may be kept
+ *                   v                     v
+ *                      heap, and so the system
  *
- * A place is a word: which range, how long it is, and how much of it lies between its guards. Who
- * takes the word out owns the range, so there is no lock, and a fork leaves nothing half done.
+ * A place is a word: which range, how long it is, how much of it lies between its guards, and
+ * whether it waits. Who takes the word out owns the range, so there is no lock, and a fork leaves
+ * nothing half done. A thread remembers the places of what waits for it, and finds them empty (or
+ * with a range that has come back meanwhile, of which it then is a little early) where memory was
+ * short.
  *
  * Called by large.c and quarantine.c; never touches a range itself. */
 #include "hard/hard_internal.h"
 
 #include <string.h>
 
-#define KEPT_PLACES 512u
+#define KEPT_PLACES 1024u
+#define KEPT_WAITS (UINT64_C(1) << 63) /* in the quarantine of the thread that freed it */
 /* Addresses of all ranges, or this share of RLIMIT_AS. */
 #define KEPT_MOST_BYTES ((uint64_t)256 << 20)
 #define KEPT_SHARE_OF_LIMIT 64u
@@ -42,9 +46,14 @@ static uint64_t kept_word(const char *range, const struct hak_note *note)
            hak_hard_large_range_bytes(range) / HAK_SLOT_BYTES;
 }
 
+static size_t kept_word_bytes(uint64_t word)
+{
+    return (word & 0xFFFF) * HAK_SLOT_BYTES;
+}
+
 static char *kept_range(uint64_t word)
 {
-    return hak_slot_address((size_t)(word >> 32) - 1);
+    return hak_slot_address((size_t)((word & ~KEPT_WAITS) >> 32) - 1);
 }
 
 void hak_hard_kept_start(void)
@@ -104,22 +113,38 @@ static void kept_used(unsigned places)
         continue;
 }
 
-/* A range without a guard in front is of no use to others. */
-static void kept_share(char *range)
+/* False: all places are taken. */
+static bool kept_try_place(struct hard_waiting *w)
 {
-    bool huge;
-    const struct hak_note *note = hak_hard_large_note(range, &huge);
-    uint64_t word = kept_word(range, note);
-    for (unsigned i = 0; note->front_bytes != 0 && i < KEPT_PLACES; i++) {
+    for (unsigned i = 0; i < KEPT_PLACES; i++) {
         uint64_t empty = 0;
         /* ORDER: [hard-kept] the note, and that the block is zero, are seen with the word */
         if (hak_load_relaxed(&kept.place[i]) == 0 &&
-            hak_cas_release(&kept.place[i], &empty, word)) {
+            hak_cas_release(&kept.place[i], &empty, w->word | KEPT_WAITS)) {
+            w->place = i;
             kept_used(i + 1);
-            return;
+            return true;
         }
     }
-    kept_release(range);
+    return false;
+}
+
+/* Back to heap, unless somebody has taken it. */
+static void kept_drop(const struct hard_waiting *w)
+{
+    uint64_t word = w->word | KEPT_WAITS;
+    /* ORDER: [hard-kept] as they were left by kept_try_place */
+    if (hak_cas_acquire(&kept.place[w->place], &word, (uint64_t)0))
+        kept_release(kept_range(word));
+}
+
+static void kept_share(const struct hard_waiting *w)
+{
+    uint64_t word = w->word | KEPT_WAITS;
+    if (!w->is_of_use)
+        kept_drop(w);
+    else
+        (void)hak_cas_relaxed(&kept.place[w->place], &word, w->word);
 }
 
 /* The less, the better; UINT64_MAX: of no use. A guard that has to move costs a system call. */
@@ -127,7 +152,7 @@ static uint64_t kept_misfit(uint64_t word, size_t pages)
 {
     size_t room = word >> 16 & 0xFFFF;
     size_t most = (word & 0xFFFF) * (HAK_SLOT_BYTES / HAK_PAGE_BYTES) - 2;
-    if (word == 0)
+    if (word == 0 || (word & KEPT_WAITS))
         return UINT64_MAX;
     if (hard_large_room_fits(room, pages))
         return room - pages;
@@ -158,7 +183,7 @@ char *hak_hard_kept_take(size_t pages)
         unsigned i = kept_find(pages, &word);
         if (i == KEPT_PLACES)
             return NULL;
-        /* ORDER: [hard-kept] as they were left by kept_share */
+        /* ORDER: [hard-kept] as they were left by kept_try_place */
         if (hak_cas_acquire(&kept.place[i], &word, (uint64_t)0)) {
             kept_count(kept_range(word), (size_t)-1);
             return kept_range(word);
@@ -167,14 +192,17 @@ char *hak_hard_kept_take(size_t pages)
     return NULL;
 }
 
-static bool kept_try_evict(void)
+/* waiting: also what waits. */
+static bool kept_try_evict(bool waiting)
 {
     unsigned places = hak_load_relaxed(&kept.places);
     for (unsigned i = 0; i < places; i++) {
         unsigned at = hak_add_relaxed(&kept.hand, 1u) % places;
-        /* ORDER: [hard-kept] as they were left by kept_share */
-        uint64_t word = hak_exchange_acquire(&kept.place[at], (uint64_t)0);
-        if (word != 0) {
+        uint64_t word = hak_load_relaxed(&kept.place[at]);
+        if (word == 0 || (!waiting && (word & KEPT_WAITS)))
+            continue;
+        /* ORDER: [hard-kept] as they were left by kept_try_place */
+        if (hak_cas_acquire(&kept.place[at], &word, (uint64_t)0)) {
             kept_release(kept_range(word));
             return true;
         }
@@ -182,29 +210,34 @@ static bool kept_try_evict(void)
     return false;
 }
 
-void hak_hard_kept_flush(void)
+void hak_hard_kept_flush(bool waiting)
 {
-    while (kept_try_evict()) {
+    while (kept_try_evict(waiting)) {
     }
 }
 
 /* --- the thread's own --- */
 
 /* The thread's quarantine is busy. */
-static char *kept_pop_oldest(struct hard_thread *t)
+static struct hard_waiting kept_pop_oldest(struct hard_thread *t)
 {
-    char *range = t->large[0];
-    bool huge;
-    t->large_resident_bytes -= kept_resident_bytes(hak_hard_large_note(range, &huge));
-    t->large_bytes -= hak_hard_large_range_bytes(range);
+    struct hard_waiting w = t->large[0];
+    t->large_resident_bytes -= w.resident_bytes;
+    t->large_bytes -= kept_word_bytes(w.word);
     memmove(&t->large[0], &t->large[1], --t->large_count * sizeof t->large[0]);
-    return range;
+    return w;
+}
+
+static void kept_share_oldest(struct hard_thread *t)
+{
+    const struct hard_waiting w = kept_pop_oldest(t);
+    kept_share(&w);
 }
 
 void hak_hard_kept_end(struct hard_thread *t)
 {
     while (t->large_count > 0)
-        kept_share(kept_pop_oldest(t));
+        kept_share_oldest(t);
 }
 
 static bool kept_thread_has_too_much(const struct hard_thread *t, size_t most)
@@ -223,7 +256,7 @@ static bool kept_is_too_much(size_t most)
 
 bool hak_hard_kept_is_full(size_t most)
 {
-    while (kept_is_too_much(most) && kept_try_evict())
+    while (kept_is_too_much(most) && kept_try_evict(false))
         continue;
     return hak_load_relaxed(&kept.resident_bytes) > most;
 }
@@ -231,15 +264,26 @@ bool hak_hard_kept_is_full(size_t most)
 void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
 {
     bool huge;
+    const struct hak_note *note = hak_hard_large_note(range, &huge);
+    struct hard_waiting w = {.word = kept_word(range, note),
+                             .resident_bytes = kept_resident_bytes(note),
+                             .is_of_use = note->front_bytes != 0}; /* it has a guard in front */
     kept_count(range, 1);
     hard_set_busy(t, true);
     if (t->large_count == HARD_LARGE_WAIT)
-        kept_share(kept_pop_oldest(t));
-    t->large_resident_bytes += kept_resident_bytes(hak_hard_large_note(range, &huge));
-    t->large_bytes += hak_hard_large_range_bytes(range);
-    t->large[t->large_count++] = range;
+        kept_share_oldest(t);
+    if (kept_try_place(&w) ||
+        ((kept_try_evict(false) || kept_try_evict(true)) && kept_try_place(&w))) {
+        t->large_resident_bytes += w.resident_bytes;
+        t->large_bytes += kept_word_bytes(w.word);
+        t->large[t->large_count++] = w;
+    } else {
+        kept_release(range);
+    }
     (void)hak_hard_kept_is_full(most);
-    while (t->large_count > 0 && kept_thread_has_too_much(t, most))
-        kept_release(kept_pop_oldest(t));
+    while (t->large_count > 0 && kept_thread_has_too_much(t, most)) {
+        w = kept_pop_oldest(t);
+        kept_drop(&w);
+    }
     hard_set_busy(t, false);
 }

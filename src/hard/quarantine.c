@@ -55,11 +55,21 @@ static void quarantine_empty(void)
     hard_set_busy(t, false);
 }
 
-void hak_hard_flush(void)
+static void quarantine_flush(bool waiting)
 {
     quarantine_empty();
-    hak_hard_kept_flush();
+    hak_hard_kept_flush(waiting);
     hak_hard_large_retry();
+}
+
+void hak_hard_flush(void)
+{
+    quarantine_flush(false);
+}
+
+void hak_hard_relieve(void)
+{
+    quarantine_flush(true);
 }
 
 static void quarantine_look(const void *p, unsigned cls)

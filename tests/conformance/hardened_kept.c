@@ -1,12 +1,14 @@
 /* Conformance: what the hardened library keeps of large blocks is for those that are live: once all
- * are freed, no more than 16 MiB stays in memory, however many threads have freed them.
- * SPDX-License-Identifier: Apache-2.0 OR MIT */
+ * are freed, no more than 16 MiB stays in memory, however many threads have freed them, and before
+ * a request is refused all of it goes, that of threads that wait too. SPDX-License-Identifier:
+ * Apache-2.0 OR MIT */
 #include "conformance/support/cmocka_all.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define BLOCKS 20u
@@ -15,23 +17,29 @@
 #define THREAD_BLOCK_BYTES ((size_t)900 * 1000)
 #define KEPT_MOST_BYTES ((size_t)20 << 20) /* with some room for all else */
 
-static size_t resident_bytes(void)
+#define ALL_BYTES ((size_t)100 << 20) /* a thread's quarantine has four blocks */
+#define FEW_THREADS 4u
+
+/* A column of statm: 0 is what is mapped, 1 what is in memory. */
+static size_t process_bytes(unsigned column)
 {
     char text[64] = {0};
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_true(read(fd, text, sizeof text - 1) > 0);
     close(fd);
-    char *second;
-    strtoul(text, &second, 10);
-    return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    char *at = text;
+    size_t pages = strtoul(at, &at, 10);
+    if (column == 1)
+        pages = strtoul(at, &at, 10);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static void when_all_large_blocks_are_freed_little_is_kept(void **state)
 {
     (void)state;
     static char *blocks[BLOCKS];
-    size_t before = resident_bytes();
+    size_t before = process_bytes(1);
     for (size_t i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(BLOCK_BYTES);
         assert_non_null(blocks[i]);
@@ -39,7 +47,7 @@ static void when_all_large_blocks_are_freed_little_is_kept(void **state)
     }
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    assert_in_range(resident_bytes(), 0, before + KEPT_MOST_BYTES);
+    assert_in_range(process_bytes(1), 0, before + KEPT_MOST_BYTES);
 }
 
 static pthread_barrier_t barrier;
@@ -61,12 +69,12 @@ static void many_threads_keep_no_more(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
-    size_t before = resident_bytes();
+    size_t before = process_bytes(1);
     assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
     for (size_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, replace_a_block_and_wait, NULL), 0);
     pthread_barrier_wait(&barrier);
-    size_t now = resident_bytes();
+    size_t now = process_bytes(1);
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
@@ -74,11 +82,57 @@ static void many_threads_keep_no_more(void **state)
     assert_in_range(now, 0, before + KEPT_MOST_BYTES);
 }
 
+/* NULL: refused. */
+static char *block_with_a_byte(size_t bytes)
+{
+    volatile char *p = malloc(bytes);
+    if (p != NULL)
+        p[0] = 1;
+    return (char *)p;
+}
+
+static void *free_blocks_and_wait(void *unused)
+{
+    for (size_t i = 0; i < 8; i++)
+        free(block_with_a_byte(ALL_BYTES / 4));
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return unused;
+}
+
+static void what_other_threads_freed_is_had_before_memory_is_refused(void **state)
+{
+    (void)state;
+    pthread_t threads[FEW_THREADS];
+    struct rlimit before, limit;
+    static char *blocks[BLOCKS];
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, FEW_THREADS + 1), 0);
+    for (size_t i = 0; i < FEW_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_blocks_and_wait, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    limit = before;
+    limit.rlim_cur = process_bytes(0) + ALL_BYTES / 2;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    size_t refused = 0;
+    for (size_t i = 0; i < BLOCKS; i++)
+        refused += (blocks[i] = block_with_a_byte(ALL_BYTES / 10)) == NULL;
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < FEW_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+    assert_int_equal(refused, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(when_all_large_blocks_are_freed_little_is_kept),
         cmocka_unit_test(many_threads_keep_no_more),
+        cmocka_unit_test(what_other_threads_freed_is_had_before_memory_is_refused),
     };
     return RUN_TESTS(tests);
 }
