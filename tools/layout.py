@@ -53,7 +53,7 @@ PROGRAMS = (
     (BENCH / "larson", "0", "8", "100", "1000", "5", "42", "4"),
     (BENCH / "prodcons", "10"),
     (BENCH / "mid_threads", "2000", "100", "42", "2"),
-    (BENCH / "large_scenarios", "mixed", "500"),
+    (BENCH / "large_scenarios", "mir", "500"),  # without huge blocks, beside which their code is little
     (BENCH / "lifetimes", "random", "20000", "3"),
     (BENCH / "cxx_json", "1"),
 )
