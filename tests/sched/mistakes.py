@@ -63,6 +63,9 @@ MISTAKES = (
         retired_try_claim(i);
     hak_sub_relaxed(&hak_pool.mapped_now, superslabs);
 """)), "slots_evict"),
+    Mistake("gone_run_looked_at", "a run of retired superslabs is looked at that has just been taken", "pool/retired.c", ((
+        "(run != 0 && run == best &&",
+        "(run == best &&"),), "slots_huge"),
     Mistake("retired_taken_unlocked",
             "a retired superslab is found, and its bit cleared without a look at what it was", "pool/retired.c", ((
                 """    if (!(hak_and_acquire(retired_word(superslab), ~bit) & bit))
