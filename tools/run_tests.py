@@ -26,7 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 VARIANTS = ("release", "debug", "asan", "tsan")
-APART = ("bench", "python", "vm")  # labels of what is not the allocator's or the command's, or needs another kernel
+# What only `all` runs: labels of what is not the allocator's or the command's, or needs another kernel; and tests of the
+# tests, and python's own.
+APART = ("bench", "python", "vm")
+APART_TESTS = "^(gate_selftest|conformance.check_tests|sched_(mistakes|orders)|programs_python-tests-.*)$"
 TAIL_LINES = 60
 AGAIN_LINES = 10
 FAILED_LINE = re.compile(r"error\b|\b(fail(s|ed|ure)?|hangs?|abort|invalid)\b|\bassert", re.I)
@@ -244,17 +247,22 @@ def run_emulated(totals: Totals) -> None:
                          [sys.executable, "-B", "tests/emulated/run.py", f"build/{machine}"])
 
 
-def run_variants(totals: Totals, *left_out: str) -> None:
-    """The allocator and the command: each variant with its tests, but those with a label that is left out."""
+def run_variants(totals: Totals, everything: bool) -> None:
+    """The allocator and the command: each variant with its tests."""
     for preset in VARIANTS:
-        if build(totals, preset): # the gates with the release variant, to which most of them belong
-            labels = left_out if preset == "release" else (*left_out, "gate")
-            ctest(totals, preset, preset, f"test-{preset}", *(["-LE", f"^({'|'.join(labels)})$"] if labels else []))
+        left_out = [] if everything else list(APART)
+        if preset != "release": # the gates with the release variant, to which most of them belong
+            left_out.append("gate")
+        chosen = [] if everything else ["-E", APART_TESTS]
+        if left_out:
+            chosen += ["-LE", f"^({'|'.join(left_out)})$"]
+        if build(totals, preset):
+            ctest(totals, preset, preset, f"test-{preset}", *chosen)
 
 
 def run_all(totals: Totals) -> None:
     """Everything."""
-    run_variants(totals)
+    run_variants(totals, everything=True)
     run_clang(totals)
     run_rust(totals)
     run_package(totals)
@@ -276,7 +284,7 @@ def main() -> int:
     if shutil.which("cmake") is None:
         sys.exit("cmake not found. tools/setup-test.sh installs it.")
     totals = Totals()
-    steps = {"all": run_all, "variants": lambda t: run_variants(t, *APART), "quick": run_quick, "lint": lint}
+    steps = {"all": run_all, "variants": lambda t: run_variants(t, everything=False), "quick": run_quick, "lint": lint}
     steps[arguments.what](totals)
     for text in totals.problems:
         say(text)
