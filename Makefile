@@ -32,7 +32,7 @@ run: ## install what is needed, build, and show what hakmem does to two real pro
 	@$(MAKE) --no-print-directory build
 	@bash bench/run-demo.sh
 
-test: ## install what is needed, then the tests of allocator and command in all variants, and the gates (under 15 minutes)
+test: ## install what is needed, then the tests of allocator and command in all variants, and the gates (about 15 minutes)
 	@tools/setup-test.sh
 	@/usr/bin/env python3 -B tools/run_tests.py variants
 
