@@ -254,10 +254,16 @@ static bool kept_is_too_much(size_t most)
                hak_hard.kept_most_bytes;
 }
 
-bool hak_hard_kept_is_full(size_t most)
+/* What others could use goes, as far as it is too much. */
+static void kept_enforce(size_t most)
 {
     while (kept_is_too_much(most) && kept_try_evict(false))
         continue;
+}
+
+bool hak_hard_kept_is_full(size_t most)
+{
+    kept_enforce(most);
     return hak_load_relaxed(&kept.resident_bytes) > most;
 }
 
@@ -280,7 +286,7 @@ void hak_hard_kept_put(struct hard_thread *t, char *range, size_t most)
     } else {
         kept_release(range);
     }
-    (void)hak_hard_kept_is_full(most);
+    kept_enforce(most);
     while (t->large_count > 0 && kept_thread_has_too_much(t, most)) {
         w = kept_pop_oldest(t);
         kept_drop(&w);

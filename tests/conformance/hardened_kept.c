@@ -52,6 +52,23 @@ static void when_all_large_blocks_are_freed_little_is_kept(void **state)
 
 static pthread_barrier_t barrier;
 
+/* They wait twice at the barrier: when they have done their work, and before they end. */
+static void begin_threads(pthread_t *threads, unsigned count, void *(*work)(void *unused))
+{
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, count + 1), 0);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    pthread_barrier_wait(&barrier);
+}
+
+static void end_threads(const pthread_t *threads, unsigned count)
+{
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
 static void *replace_a_block_and_wait(void *unused)
 {
     for (size_t i = 0; i < BLOCKS; i++) {
@@ -70,15 +87,9 @@ static void many_threads_keep_no_more(void **state)
     (void)state;
     pthread_t threads[THREADS];
     size_t before = process_bytes(1);
-    assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
-    for (size_t i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, replace_a_block_and_wait, NULL), 0);
-    pthread_barrier_wait(&barrier);
+    begin_threads(threads, THREADS, replace_a_block_and_wait);
     size_t now = process_bytes(1);
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&barrier);
+    end_threads(threads, THREADS);
     assert_in_range(now, 0, before + KEPT_MOST_BYTES);
 }
 
@@ -107,10 +118,7 @@ static void what_other_threads_freed_is_had_before_memory_is_refused(void **stat
     struct rlimit before, limit;
     static char *blocks[BLOCKS];
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    assert_int_equal(pthread_barrier_init(&barrier, NULL, FEW_THREADS + 1), 0);
-    for (size_t i = 0; i < FEW_THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, free_blocks_and_wait, NULL), 0);
-    pthread_barrier_wait(&barrier);
+    begin_threads(threads, FEW_THREADS, free_blocks_and_wait);
     limit = before;
     limit.rlim_cur = process_bytes(0) + ALL_BYTES / 2;
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
@@ -120,10 +128,7 @@ static void what_other_threads_freed_is_had_before_memory_is_refused(void **stat
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < FEW_THREADS; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&barrier);
+    end_threads(threads, FEW_THREADS);
     assert_int_equal(refused, 0);
 }
 

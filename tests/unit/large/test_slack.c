@@ -11,8 +11,8 @@ static bool has_all_pages(char *p)
     return resident_pages(p, 4 * MIB) == 4 * MIB / HAK_PAGE_BYTES;
 }
 
-/* Makes small ones of large ones that were written. */
-static void make_small(char **p, int blocks, size_t keep_most_bytes)
+/* Memory of large blocks that were written is kept. */
+static void keep_written(char **p, int blocks)
 {
     keep_all();
     for (int i = 0; i < blocks; i++) {
@@ -21,6 +21,12 @@ static void make_small(char **p, int blocks, size_t keep_most_bytes)
     }
     for (int i = 0; i < blocks; i++)
         release(p[i]);
+}
+
+/* Makes small ones of large ones that were written. */
+static void make_small(char **p, int blocks, size_t keep_most_bytes)
+{
+    keep_written(p, blocks);
     keep(keep_most_bytes);
     for (int i = 0; i < blocks; i++)
         assert_ptr_equal(allocate_plain(SMALL), p[i]);
@@ -111,11 +117,7 @@ static void memory_that_could_not_go_is_not_taken_for_zero(void **state)
     (void)state;
     start();
     char *p[3];
-    keep_all();
-    for (int i = 0; i < 3; i++)
-        fill(p[i] = allocate_plain(4 * MIB), 4 * MIB, 1);
-    for (int i = 0; i < 3; i++)
-        release(p[i]);
+    keep_written(p, 3);
     keep(4 * MIB);
     fake_os_fail_from(FAKE_PURGE, 1, EINVAL);
     for (int i = 0; i < 3; i++)

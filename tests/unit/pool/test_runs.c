@@ -10,7 +10,7 @@ static void a_run_comes_from_the_shortest_that_is_long_enough(void **state)
     struct hak_whole w[7];
     static const size_t lengths[7] = {5, 1, 3, 1, 9, 1, 2};
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     for (unsigned i = 0; i < 7; i++)
         w[i] = take(lengths[i], &zero);
     for (unsigned i = 0; i < 7; i += 2)
@@ -101,7 +101,7 @@ static void runs_that_are_too_short_are_moved_together(void **state)
     bool zero;
     struct hak_whole w[5];
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     for (unsigned i = 0; i < 5; i++) {
         w[i] = take(i % 2 == 0 ? 2 : 1, &zero);
         memset(hak_superslab_address(w[i].first), (int)i + 1, w[i].mapped_bytes);
@@ -127,7 +127,7 @@ static void a_move_that_is_refused_costs_nothing(void **state)
     (void)state;
     bool zero;
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     struct hak_whole w = take(2, &zero);
     hak_whole_give(&w);
     fake_os_fail(FAKE_MOVE, 1, ENOMEM);
@@ -142,7 +142,7 @@ static void what_a_refused_move_unmaps_is_mapped_again(void **state)
     (void)state;
     bool zero;
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     struct hak_whole w = take(3, &zero);
     hak_os_advise_small_pages(hak_superslab_address(w.first + 1), HAK_SUPERSLAB_BYTES);
     hak_whole_give(&w);
@@ -162,7 +162,7 @@ static void a_move_that_stopped_halfway_leaves_no_hole(void **state)
     (void)state;
     bool zero;
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     struct hak_whole w = take(2, &zero);
     hak_whole_give(&w);
     size_t bytes = window_bytes();
@@ -181,7 +181,7 @@ static void slots_and_huge_blocks_take_from_the_same_superslabs(void **state)
     (void)state;
     bool zero;
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     struct hak_whole w = take(1, &zero);
     hak_whole_give(&w);
     size_t slot = acquire(32, 1, RUN, &zero);
@@ -198,7 +198,7 @@ static void the_end_of_a_range_is_mapped_when_it_is_kept(void **state)
     bool zero;
     struct hak_whole w;
     start();
-    configure(1000, SIZE_MAX, UINT64_MAX);
+    keep_everything();
     assert_int_equal(hak_whole_take(HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES, 1, 0, &w, &zero), 0);
     assert_int_equal(window_bytes(), HAK_SUPERSLAB_BYTES + HAK_SLOT_BYTES);
     fake_os_fail(FAKE_MAP_AT, 1, ENOMEM);
